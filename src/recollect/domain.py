@@ -1,0 +1,217 @@
+"""The nouns of the product, as frozen values. No I/O, no wire names, no SQL."""
+
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NewType
+from uuid import UUID, uuid4
+
+from recollect.errors import Denied
+
+OrgId = NewType("OrgId", UUID)
+UserId = NewType("UserId", UUID)
+WorkspaceId = NewType("WorkspaceId", UUID)
+KeyId = NewType("KeyId", UUID)
+MemoryId = NewType("MemoryId", UUID)
+ThreadId = NewType("ThreadId", UUID)
+JobId = NewType("JobId", UUID)
+
+Json = Mapping[str, Any]
+
+CODE_LENGTH = 24
+SHORT_CODE_LENGTH = 12
+_ALPHABET = string.ascii_letters + string.digits
+
+
+def utc_now() -> datetime:
+    """The clock of a running server; tests hand the engine another."""
+    return datetime.now(UTC)
+
+
+def new_code() -> str:
+    """A random public code; 24 alphanumerics hold 142 bits, the first twelve 71."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(CODE_LENGTH))
+
+
+def new_memory_id() -> MemoryId:
+    """A random id for a memory about to be born."""
+    return MemoryId(uuid4())
+
+
+class Right(StrEnum):
+    """What a credential may do."""
+
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A client's promise that a repeated request is the same one; see `store.idempotency`."""
+
+    key_id: KeyId
+    route: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and where: the one thing that decides what can be seen."""
+
+    org_id: OrgId
+    user_id: UserId
+    workspace_id: WorkspaceId
+    rights: frozenset[Right]
+    key_id: KeyId | None = None
+    label: str = ""
+    once: Once | None = None
+
+    def require(self, right: Right) -> None:
+        """Raise `Denied` unless this caller holds the right."""
+        if right not in self.rights:
+            raise Denied(f"This key lacks the `{right}` right.")
+
+
+class Origin(StrEnum):
+    """Who put a memory there."""
+
+    USER = "user"
+    MODEL = "model"
+    AUTO = "auto"
+
+
+class Lifecycle(StrEnum):
+    """Whether time wears a memory down."""
+
+    PERMANENT = "permanent"
+    DECAYING = "decaying"
+
+
+class Scope(StrEnum):
+    """Who sees a memory inside its workspace."""
+
+    WORKSPACE = "workspace"
+    GLOBAL = "global"
+    PROJECT = "project"
+    AGENT = "agent"
+    THREAD = "thread"
+
+
+# What a kind of memory is worth when nobody says (R235); general is a plain statement like a fact.
+IMPORTANCE_BY_KIND: Mapping[str, float] = {
+    "identity": 1.0,
+    "decision": 0.8,
+    "preference": 0.7,
+    "goal": 0.7,
+    "fact": 0.5,
+    "event": 0.5,
+    "observation": 0.4,
+    "todo": 0.3,
+}
+DEFAULT_IMPORTANCE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One remembered statement, whichever door wrote it."""
+
+    id: MemoryId
+    code: str
+    workspace_id: WorkspaceId
+    org_id: OrgId
+    user_id: UserId
+    content: str
+    created_at: datetime
+    updated_at: datetime
+    thread_id: ThreadId | None = None
+    thread_code: str | None = None
+    # Whom it is about, as the client names its own users; no account of ours.
+    subject: str | None = None
+    summary: str | None = None
+    key: str | None = None
+    category: str | None = None
+    kind: str | None = None
+    tags: Sequence[str] = ()
+    metadata: Json = field(default_factory=dict[str, Any])
+    importance: float = DEFAULT_IMPORTANCE
+    importance_base: float = DEFAULT_IMPORTANCE
+    pinned: bool = False
+    expires_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    superseded_by: MemoryId | None = None
+    lifecycle: Lifecycle = Lifecycle.PERMANENT
+    scope: Scope = Scope.WORKSPACE
+    origin: Origin = Origin.USER
+    origin_label: str | None = None
+    source_note: str | None = None
+    reason: str | None = None
+    quote: str | None = None
+    wants_vector: bool = True
+    has_vector: bool = False
+    last_accessed_at: datetime | None = None
+    access_count: int = 0
+    deleted_at: datetime | None = None
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation: what the documents call chat, session or channel."""
+
+    id: ThreadId
+    code: str
+    workspace_id: WorkspaceId
+    agent: str | None
+    subject: str | None
+    metadata: Json
+    state: Json
+    state_version: int
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None = None
+    memory_count: int = 0
+    turn_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One exchange in a thread, numbered from 1."""
+
+    id: UUID
+    code: str
+    thread_id: ThreadId
+    number: int
+    input: Json
+    output: Json
+    reasoning: str | None
+    metadata: Json
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StateVersion:
+    """What a thread's state was at one version."""
+
+    version: int
+    state: Json
+    reasoning: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One audited act: who did what to which thing. It holds ids and hashes, never text."""
+
+    id: UUID
+    action: str
+    actor: str
+    thread_code: str | None
+    subject: str | None
+    details: Json
+    at: datetime

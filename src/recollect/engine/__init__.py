@@ -1,0 +1,1 @@
+"""The verbs: what Recollect does with memories. It knows no HTTP, no JSON on the wire, no SQL."""

@@ -1,0 +1,207 @@
+"""One frozen `Settings`, read from the environment and `recollect.toml`; nothing is read at import.
+
+`docs/configuration.md` lists the same settings; a test compares the two.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from recollect.errors import Invalid
+
+PREFIX = "RECOLLECT_"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An OpenAI-compatible embeddings endpoint the operator has configured."""
+
+    url: str
+    model: str
+    key: str | None = field(default=None, repr=False)
+
+
+def _setting(text: str, default: Any) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything an operator may change; the rest are constants beside the code they rule."""
+
+    host: str = _setting("Address to listen on.", "127.0.0.1")
+    port: int = _setting("Port to listen on.", 8484)
+    data_dir: Path | None = _setting(
+        "Where the embedded database and the model cache live. Default: a directory of the user's.",
+        None,
+    )
+    database_url: str | None = _setting(
+        "An external PostgreSQL (17+, pgvector 0.8+) instead of the embedded one. "
+        "Also read from `DATABASE_URL`.",
+        None,
+    )
+    pool_size: int = _setting("Most database connections a process opens.", 10)
+    pgbouncer: bool = _setting(
+        "Set when PgBouncer in transaction mode stands between: no prepared statements.", False
+    )
+    postgres_bin: Path | None = _setting(
+        "A directory with `postgres` and `initdb` for the embedded database to use.", None
+    )
+    embedding_url: str | None = _setting(
+        "Base URL of an OpenAI-compatible embeddings endpoint. Default: the built-in model.", None
+    )
+    embedding_model: str | None = _setting("Model to ask that endpoint for.", None)
+    embedding_key: str | None = _setting("Its API key.", None)
+    embedding_deadline_ms: int = _setting(
+        "How long a save or a search waits for a vector before it goes on without.", 2_000
+    )
+    weights_dir: Path | None = _setting(
+        "A directory holding the built-in model's `model_quantized.onnx` and `tokenizer.json`.",
+        None,
+    )
+    rate_per_minute: int = _setting("Requests a key may make a minute. 0: no limit.", 100)
+    rate_burst: int = _setting("Requests a key may make at once.", 200)
+    workers: int = _setting("Jobs `serve` runs at once in its own process. 0: none.", 2)
+    metrics_key: str | None = _setting(
+        "Bearer key for `/metrics`. Unset: answered to this machine's own addresses only.", None
+    )
+    log_level: str = _setting("debug, info, warning or error.", "info")
+    log_format: str = _setting("`console` for people, `json` for collectors.", "console")
+    embedders: Mapping[str, Endpoint] = field(
+        default_factory=dict[str, Endpoint],
+        metadata={
+            "help": "Named endpoints (`[embedders.NAME]` with url, model, key) a workspace may use instead."
+        },
+    )
+
+    @property
+    def embedding_deadline(self) -> timedelta:
+        """The deadline as a duration."""
+        return timedelta(milliseconds=self.embedding_deadline_ms)
+
+
+def read_settings(
+    environment: Mapping[str, str] | None = None, file: Path | None = None
+) -> Settings:
+    """Settings from the environment over those in the file; raise `Invalid` on anything unknown."""
+    env = os.environ if environment is None else environment
+    named = file or (Path(env[PREFIX + "CONFIG"]) if PREFIX + "CONFIG" in env else None)
+    values = _from_file(named or Path("recollect.toml"), must_exist=named is not None)
+    values |= _from_environment(env)
+    endpoints = values.pop("embedders", {})
+    settings = Settings(
+        **{name: _typed(name, value) for name, value in values.items()},
+        embedders={name: _endpoint(name, table) for name, table in endpoints.items()},
+    )
+    _check(settings)
+    return settings
+
+
+def documented() -> list[tuple[str, str, Any]]:
+    """Each setting as (name, help, default), in order."""
+    return [(each.name, each.metadata["help"], each.default) for each in fields(Settings)]
+
+
+def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    if not path.exists():
+        if must_exist:
+            raise Invalid(f"The settings file `{path}` does not exist.")
+        return {}
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"`{path}` is not valid TOML: {error}.") from error
+    known = {each.name for each in fields(Settings)}
+    for name in values:
+        if name not in known:
+            raise Invalid(f"`{path}` has a setting `{name}` that does not exist.{_nearest(name)}")
+    return values
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
+    known = {PREFIX + each.name.upper(): each.name for each in fields(Settings)}
+    values: dict[str, Any] = {}
+    if env.get("DATABASE_URL"):
+        values["database_url"] = env["DATABASE_URL"]
+    for name, value in env.items():
+        if not name.startswith(PREFIX) or name in _ELSEWHERE:
+            continue
+        if name not in known or known[name] == "embedders":
+            # A misspelt setting that is silently ignored can send data to the wrong database.
+            hint = _nearest(name.removeprefix(PREFIX).lower())
+            raise Invalid(f"The environment variable `{name}` is no setting of Recollect.{hint}")
+        if value != "":
+            values[known[name]] = value
+    return values
+
+
+# Read by others: the file's own place, and the key that command-line clients present.
+_ELSEWHERE = {PREFIX + "CONFIG", PREFIX + "KEY", PREFIX + "URL"}
+
+
+def _nearest(name: str) -> str:
+
+    found = difflib.get_close_matches(name, [each.name for each in fields(Settings)], n=1)
+    return f" Did you mean `{found[0]}`?" if found else ""
+
+
+def _typed(name: str, value: Any) -> Any:
+    wanted = {each.name: str(each.type) for each in fields(Settings)}[name]
+    try:
+        if "Path" in wanted:
+            return Path(value).expanduser()
+        if "bool" in wanted:
+            return value if isinstance(value, bool) else _truth(value)
+        if "int" in wanted:
+            return int(value)
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"The setting `{name}` must be {_spoken(wanted)}.", field=name) from error
+    return str(value)
+
+
+def _truth(text: str) -> bool:
+    match text.strip().lower():
+        case "1" | "true" | "yes" | "on":
+            return True
+        case "0" | "false" | "no" | "off":
+            return False
+        case _:
+            raise ValueError(text)
+
+
+def _spoken(wanted: str) -> str:
+    if "bool" in wanted:
+        return "`true` or `false`"
+    return "a whole number" if "int" in wanted else "a path"
+
+
+def _endpoint(name: str, table: Mapping[str, Any]) -> Endpoint:
+    unknown = set(table) - {"url", "model", "key"}
+    if unknown or not {"url", "model"} <= set(table):
+        raise Invalid(f"`[embedders.{name}]` takes `url`, `model` and, if needed, `key`.")
+    return Endpoint(url=table["url"], model=table["model"], key=table.get("key"))
+
+
+def _check(settings: Settings) -> None:
+    if not 0 <= settings.port <= 65_535:
+        raise Invalid(f"The setting `port` is `{settings.port}`; ports end at 65535.")
+    if settings.pool_size < 2:
+        raise Invalid("The setting `pool_size` must be at least 2.")
+    if settings.log_level not in {"debug", "info", "warning", "error"}:
+        raise Invalid("The setting `log_level` must be debug, info, warning or error.")
+    if settings.log_format not in {"console", "json"}:
+        raise Invalid("The setting `log_format` must be console or json.")
+    if settings.database_url and not settings.database_url.startswith(
+        ("postgres://", "postgresql://")
+    ):
+        raise Invalid("`DATABASE_URL` must begin with `postgresql://`.")
+    if settings.embedding_url and not settings.embedding_model:
+        raise Invalid("`embedding_url` is set but `embedding_model` is not: which model?")
+    for name in ("rate_per_minute", "rate_burst", "workers", "embedding_deadline_ms"):
+        if getattr(settings, name) < 0:
+            raise Invalid(f"The setting `{name}` must not be negative.")

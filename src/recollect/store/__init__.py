@@ -1,0 +1,1 @@
+"""The only SQL: each query stands right above the function that runs it."""
