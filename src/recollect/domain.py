@@ -26,6 +26,26 @@ SHORT_CODE_LENGTH = 12
 _ALPHABET = string.ascii_letters + string.digits
 
 
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Any spelling of an id: the UUID, the code of 24, or the first twelve of it."""
+
+    id: UUID | None = None
+    code: str | None = None
+
+
+def parse_ref(text: str, *prefixes: str) -> Ref | None:
+    """The id a client means, with or without one of the prefixes; None if it can be no id."""
+    for prefix in prefixes:
+        text = text.removeprefix(prefix)
+    if len(text) in {SHORT_CODE_LENGTH, CODE_LENGTH} and text.isascii() and text.isalnum():
+        return Ref(code=text)
+    try:
+        return Ref(id=UUID(text))
+    except ValueError:
+        return None
+
+
 def utc_now() -> datetime:
     """The clock of a running server; tests hand the engine another."""
     return datetime.now(UTC)
@@ -158,6 +178,19 @@ class Memory:
     access_count: int = 0
     deleted_at: datetime | None = None
     version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which memories are meant; None leaves that side open, an empty sequence matches nothing."""
+
+    thread_id: ThreadId | None = None
+    subject: str | None = None
+    categories: Sequence[str] | None = None
+    # What a row without a category counts as, in the words of the door that asks.
+    uncategorised: str | None = None
+    tags: Sequence[str] | None = None
+    pinned: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

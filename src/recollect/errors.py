@@ -2,6 +2,7 @@
 
 Failure
 ├── Invalid          the request cannot be understood or breaks a rule
+│   └── WrongFormat  it is in a format nobody here reads
 ├── Unauthenticated  no credential, or one that is not good (any more)
 ├── Denied           a good credential without the right
 ├── NotFound         not there, or not visible to this caller: the two are never told apart
@@ -32,6 +33,10 @@ class Invalid(Failure):
         super().__init__(message)
         self.field = field
         self.is_syntax = is_syntax
+
+
+class WrongFormat(Invalid):
+    """The body is not in the format that the route takes."""
 
 
 class Unauthenticated(Failure):

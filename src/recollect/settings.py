@@ -58,7 +58,7 @@ class Settings:
     embedding_model: str | None = _setting("Model to ask that endpoint for.", None)
     embedding_key: str | None = _setting("Its API key.", None)
     embedding_deadline_ms: int = _setting(
-        "How long a save or a search waits for a vector before it goes on without.", 2_000
+        "How long a save waits for its vector before it is stored without one.", 1_000
     )
     weights_dir: Path | None = _setting(
         "A directory holding the built-in model's `model_quantized.onnx` and `tokenizer.json`.",
@@ -75,7 +75,8 @@ class Settings:
     embedders: Mapping[str, Endpoint] = field(
         default_factory=dict[str, Endpoint],
         metadata={
-            "help": "Named endpoints (`[embedders.NAME]` with url, model, key) a workspace may use instead."
+            "help": "Named endpoints (`[embedders.NAME]` with url, model, key) "
+            "that a workspace may use instead."
         },
     )
 

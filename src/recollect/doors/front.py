@@ -1,0 +1,303 @@
+"""The front desk: what every request passes before it reaches its door.
+
+It finds the door by the path, recognises the caller, counts, bounds and checks the body, answers a
+repeated request, and turns whatever is raised into an answer in that door's own envelope. A route
+behind it cannot forget any of this.
+"""
+
+import asyncio
+import json
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from recollect.domain import Caller
+from recollect.doors import strict_json
+from recollect.doors.limits import Allowance, Limiter
+from recollect.doors.measure import Measures
+from recollect.engine.core import Engine
+from recollect.engine.keys import KeyRing
+from recollect.engine.once import Answer, begin_once, end_once
+from recollect.errors import Failure, Invalid, RateLimited, TooLarge, Unauthenticated, WrongFormat
+
+MIB = 1024 * 1024
+
+# A body that trickles in slower than this is somebody holding our door open.
+_BODY_SECONDS = 30.0
+_WITH_BODY = {"POST", "PUT", "PATCH"}
+_REPEATABLE = {"POST", "PUT", "PATCH", "DELETE"}
+_KEY_IN_QUERY = re.compile(rb"(?:^|[&;])(?:x-)?(?:api[_-]?key|access_token)=", re.IGNORECASE)
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer in a door's envelope."""
+
+    status: int
+    body: Mapping[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One interface: where it is, what serves it, and how it says that something went wrong."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    app: ASGIApp
+    answer: Callable[[Failure | Exception], Reply]
+    credential: Callable[[Headers], str | None]
+    most_bytes: int = MIB
+
+    def serves(self, path: str) -> bool:
+        """Whether the path lies behind this door."""
+        return any(path == prefix or path.startswith(prefix + "/") for prefix in self.prefixes)
+
+
+class Front:
+    """The outermost ASGI application: doors by prefix, and the rest of the house behind them."""
+
+    def __init__(
+        self,
+        doors: list[Door],
+        rest: ASGIApp,
+        *,
+        engine: Engine,
+        ring: KeyRing,
+        limiter: Limiter,
+        measures: Measures,
+    ) -> None:
+        self._doors = doors
+        self._rest = rest
+        self._engine = engine
+        self._ring = ring
+        self._limiter = limiter
+        self._measures = measures
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._rest(scope, receive, send)
+            return
+        door = next((each for each in self._doors if each.serves(scope["path"])), None)
+        visit = _Visit(scope, send)
+        structlog.contextvars.bind_contextvars(request=visit.request_id)
+        began = perf_counter()
+        try:
+            if door is None:
+                await self._rest(scope, receive, visit.send)
+            else:
+                await self._admit(door, visit, receive)
+        finally:
+            took = perf_counter() - began
+            name = door.name if door else "house"
+            self._measures.request(name, visit.route, scope["method"], visit.status, took)
+            _log.info(
+                "request.answered",
+                method=scope["method"],
+                route=visit.route,
+                status=visit.status,
+                took_ms=round(took * 1000, 1),
+            )
+            structlog.contextvars.clear_contextvars()
+
+    async def _admit(self, door: Door, visit: "_Visit", receive: Receive) -> None:
+        try:
+            await self._pass(door, visit, receive)
+        except Failure as failure:
+            await visit.reply(door.answer(failure))
+        except Exception as error:  # noqa: BLE001 - the last handler: a bug must have an answer too
+            _log.error("request.failed", kind=type(error).__name__, at=frames(error))
+            await visit.reply(door.answer(error))
+
+    async def _pass(self, door: Door, visit: "_Visit", receive: Receive) -> None:
+        _check_address(visit.scope)
+        caller = await self._recognise(door, visit)
+        body = await _body(receive, door.most_bytes)
+        if body and visit.scope["method"] in _WITH_BODY:
+            _check_format(visit.headers)
+            strict_json.read(body)
+        token = visit.headers.get("idempotency-key")
+        if token is None or visit.scope["method"] not in _REPEATABLE:
+            await _enter(door, visit, caller, body, visit.send)
+        else:
+            await self._enter_once(door, visit, caller, body, token)
+
+    async def _recognise(self, door: Door, visit: "_Visit") -> Caller:
+        client = visit.scope.get("client")
+        address = client[0] if client else None
+        try:
+            caller = await self._ring.recognise(door.credential(visit.headers))
+        except Unauthenticated:
+            visit.allowance = self._limiter.look(address)
+            visit.allowance = self._limiter.take(address)
+            raise
+        visit.allowance = self._limiter.look(caller.key_id)
+        visit.allowance = self._limiter.take(caller.key_id)
+        return caller
+
+    async def _enter_once(
+        self, door: Door, visit: "_Visit", caller: Caller, body: bytes, token: str
+    ) -> None:
+        route = f"{visit.scope['method']} {visit.scope['path']}"
+        begun = await begin_once(self._engine, caller, route=route, token=token, body=body)
+        if isinstance(begun, Answer):
+            await visit.replay(begun)
+            return
+        copy = _Copy(visit.send)
+        answer = None
+        try:
+            await _enter(door, visit, begun, body, copy.send)
+            # A refusal for the moment is no answer to keep: the repeat shall have its chance.
+            if copy.status < 500 and copy.status not in {408, 409, 429}:
+                answer = Answer(copy.status, copy.body, copy.media_type)
+        finally:
+            # Kept even when the client has gone: it is the one who will ask again.
+            await asyncio.shield(end_once(self._engine, begun, answer))
+
+
+async def _enter(door: Door, visit: "_Visit", caller: Caller, body: bytes, send: Send) -> None:
+    async def receive() -> Message:
+        nonlocal body
+        given, body = body, b""
+        return {"type": "http.request", "body": given, "more_body": False}
+
+    visit.scope["state"] = {**visit.scope.get("state", {}), "caller": caller}
+    await door.app(visit.scope, receive, send)
+
+
+class _Visit:
+    """One request on its way: what was sent back so far, and what every answer carries."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.scope = scope
+        self.headers = Headers(scope=scope)
+        self.allowance: Allowance | None = None
+        self.status = 0
+        self._send = send
+        given = self.headers.get("x-request-id", "")
+        self.request_id = given if _REQUEST_ID.fullmatch(given) else uuid4().hex
+
+    @property
+    def route(self) -> str:
+        """The route's template: paths hold ids, which belong in no log and no metric."""
+        return str(getattr(self.scope.get("route"), "path", "unrouted"))
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._stamp(MutableHeaders(scope=message))
+        await self._send(message)
+
+    async def reply(self, reply: Reply) -> None:
+        if self.status:
+            return  # the answer has begun; a second one would only garble it
+        body = json.dumps(reply.body).encode()
+        headers = {"content-type": "application/json", **reply.headers}
+        await self._answer(reply.status, headers, body)
+
+    async def replay(self, answer: Answer) -> None:
+        headers = {"idempotent-replayed": "true"}
+        if answer.media_type:
+            headers["content-type"] = answer.media_type
+        await self._answer(answer.status, headers, answer.body)
+
+    async def _answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        if status != 204:
+            headers = {**headers, "content-length": str(len(body))}
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self.send({"type": "http.response.start", "status": status, "headers": raw})
+        await self.send({"type": "http.response.body", "body": body})
+
+    def _stamp(self, headers: MutableHeaders) -> None:
+        headers["x-request-id"] = self.request_id
+        headers["x-content-type-options"] = "nosniff"
+        headers["referrer-policy"] = "no-referrer"
+        headers.setdefault("cache-control", "no-store")
+        if self.allowance:
+            headers["x-ratelimit-limit"] = str(self.allowance.limit)
+            headers["x-ratelimit-remaining"] = str(self.allowance.remaining)
+            headers["x-ratelimit-reset"] = str(self.allowance.reset)
+
+
+class _Copy:
+    """Passes an answer on and keeps it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 500
+        self.body = b""
+        self.media_type: str | None = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.media_type = Headers(raw=message.get("headers", [])).get("content-type")
+        elif message["type"] == "http.response.body":
+            self.body += message.get("body", b"")
+        await self._send(message)
+
+
+async def _body(receive: Receive, most: int) -> bytes:
+    """The whole body, counted as it arrives: its own word for its length is not trusted."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Invalid("The request ended before its body did.")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > most:
+                    raise TooLarge("body", most=most, unit="bytes")
+                if not message.get("more_body"):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise Invalid("The body did not arrive in time.") from None
+
+
+def _check_address(scope: Scope) -> None:
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        raise Invalid("The address holds a NUL character.")
+    if _KEY_IN_QUERY.search(scope["query_string"]):
+        # It would stand in every log between here and the client.
+        raise Unauthenticated("A key belongs in a header, not in the address.")
+
+
+def _check_format(headers: Headers) -> None:
+    media_type = headers.get("content-type", "").split(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise WrongFormat("The body must be `application/json`.")
+
+
+def retry_after(failure: RateLimited) -> str:
+    """The value of a `Retry-After` header: whole seconds, never zero."""
+    return str(max(1, int(failure.retry_after.total_seconds())))
+
+
+def bearer(headers: Headers) -> str | None:
+    """The key of an `Authorization: Bearer` header."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() or None if scheme.lower() == "bearer" else None
+
+
+def frames(error: BaseException) -> list[str]:
+    """Where it happened, without what it says: messages quote values, and values are private."""
+    return [
+        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)[-8:]
+    ]

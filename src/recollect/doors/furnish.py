@@ -1,0 +1,99 @@
+"""What every FastAPI door has in common: its callers, its errors, its OpenAPI document."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from recollect.domain import Caller
+from recollect.doors.front import Reply
+from recollect.engine.core import Engine
+from recollect.errors import Failure, Invalid
+
+Answer = Callable[[Failure | Exception], Reply]
+
+
+async def _engine(request: Request) -> Engine:
+    return request.app.state.engine
+
+
+async def _caller(request: Request) -> Caller:
+    return request.state.caller
+
+
+EngineOf = Annotated[Engine, Depends(_engine)]
+CallerOf = Annotated[Caller, Depends(_caller)]
+
+
+class NoRoute(Failure):
+    """There is no such route behind this door, or not for this method."""
+
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        message = "There is no such route." if status == 404 else "Not with this method."
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+
+
+def furnish(app: FastAPI, engine: Engine, answer: Answer) -> FastAPI:
+    """Give a door the engine, its own envelope for every error, and an honest OpenAPI document."""
+    app.state.engine = engine
+
+    async def failed(_: Request, error: Exception) -> JSONResponse:
+        reply = answer(_in_our_words(error))
+        return JSONResponse(reply.body, reply.status, dict(reply.headers))
+
+    for kind in (Failure, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, failed)
+    app.openapi = lambda: _document(app)  # pyright: ignore[reportAttributeAccessIssue]
+    return app
+
+
+def _in_our_words(error: Exception) -> Failure | Exception:
+    match error:
+        case RequestValidationError():
+            return _invalid(error)
+        case HTTPException(status_code=status) if status in {404, 405}:
+            return NoRoute(status, dict(error.headers or {}))
+        case HTTPException():
+            return Invalid("The request cannot be understood.")
+        case _:
+            return error
+
+
+def _invalid(error: RequestValidationError) -> Invalid:
+    """The first complaint, by field and rule; never with the value, which is private."""
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"][1:] if not isinstance(part, int)]
+    if first["type"] == "json_invalid":
+        return Invalid("The body is not valid JSON.", is_syntax=True)
+    if not where:
+        return Invalid("The body must be a JSON object.")
+    name = ".".join(where[:3])
+    if first["type"] == "missing":
+        return Invalid(f"`{name}` is required.", field=name)
+    return Invalid(f"`{name}` is not acceptable: {first['msg']}.", field=name)
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """The generated document, without the 422 answers that the framework takes for granted."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        routes=app.routes,
+        separate_input_output_schemas=False,
+    )
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    for unused in ("HTTPValidationError", "ValidationError"):
+        document.get("components", {}).get("schemas", {}).pop(unused, None)
+    app.openapi_schema = document
+    return document

@@ -1,0 +1,393 @@
+"""The routes of the plain REST API. Each parses, calls one verb, and writes the answer."""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Annotated, Any, TypeVar
+from uuid import UUID
+
+from fastapi import APIRouter, Body, FastAPI, Query, Response
+from pydantic import BaseModel
+from starlette.datastructures import Headers
+
+from recollect import __version__
+from recollect.domain import Caller
+from recollect.doors.front import Door, bearer
+from recollect.doors.furnish import CallerOf, EngineOf, furnish
+from recollect.doors.statebase import wire
+from recollect.doors.statebase.errors import answer
+from recollect.engine.audit import ListEvents, get_event, list_events
+from recollect.engine.change import ListMemories, change, get, list_memories
+from recollect.engine.core import Engine
+from recollect.engine.forget import remove
+from recollect.engine.recall import Recall, recall
+from recollect.engine.save import save
+from recollect.engine.threads import (
+    add_turn,
+    close_thread,
+    context,
+    fork,
+    get_thread,
+    list_threads,
+    list_turns,
+    merge_state,
+    open_thread,
+    replace_state,
+    roll_back,
+    state_history,
+)
+from recollect.errors import Invalid, NotFound
+
+PREFIXES = ("/v1/memory", "/v1/memories", "/v1/sessions", "/v1/traces")
+
+
+class ErrorBody(BaseModel):
+    """What went wrong."""
+
+    code: str
+    message: str
+    type: str
+    param: str | None
+    retry_after: int | None = None
+
+
+class ErrorObject(BaseModel):
+    """The envelope of every error."""
+
+    error: ErrorBody
+
+
+_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503)
+router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+
+
+def door(engine: Engine) -> Door:
+    """The door, ready to be hung."""
+    app = FastAPI(
+        title="Recollect: memories and sessions",
+        version=__version__,
+        description="Store and recall long-term knowledge. The key travels in `X-API-Key`.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.include_router(router)
+    return Door("statebase", PREFIXES, furnish(app, engine, answer), answer, credential)
+
+
+def credential(headers: Headers) -> str | None:
+    """The key as clients of this door send it."""
+    return headers.get("x-api-key") or bearer(headers)
+
+
+# Memories. The document names `/v1/memory`; its official clients call `/v1/memories`.
+
+
+@router.post("/v1/memory", status_code=201)
+async def create_memory(
+    engine: EngineOf, caller: CallerOf, body: wire.NewMemory
+) -> wire.MemoryObject:
+    """Store a memory of a session."""
+    saved = await save(engine, caller, wire.to_save(body, needs_session=True))
+    return wire.from_memory(saved.memory)
+
+
+@router.post("/v1/memories", status_code=201)
+async def create_any_memory(
+    engine: EngineOf, caller: CallerOf, body: wire.NewMemory
+) -> wire.MemoryObject:
+    """Store a memory, with or without a session."""
+    saved = await save(engine, caller, wire.to_save(body, needs_session=False))
+    return wire.from_memory(saved.memory)
+
+
+@router.get("/v1/memory")
+async def list_all(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.ListParameters, Query()]
+) -> wire.MemoryList:
+    """List memories, newest first."""
+    return await _listed(engine, caller, parameters)
+
+
+@router.get("/v1/memories")
+async def list_or_search(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.SearchParameters, Query()]
+) -> wire.MemoryList | wire.SearchResult:
+    """Search memories with `query`, list them without."""
+    if parameters.query is None:
+        return await _listed(engine, caller, parameters)
+    return await _found(engine, caller, wire.search_of(parameters))
+
+
+@router.post("/v1/memory/search")
+@router.post("/v1/memories/search")
+async def search(engine: EngineOf, caller: CallerOf, body: wire.Search) -> wire.SearchResult:
+    """Search memories by meaning."""
+    return await _found(engine, caller, wire.to_recall(body))
+
+
+@router.get("/v1/memories/search")
+async def search_by_query_string(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.SearchParameters, Query()]
+) -> wire.SearchResult:
+    """Search memories by meaning, as older clients ask for it."""
+    if parameters.query is None:
+        raise Invalid("`query` is required.", field="query")
+    return await _found(engine, caller, wire.search_of(parameters))
+
+
+@router.get("/v1/memory/{memory_id}")
+@router.get("/v1/memories/{memory_id}")
+async def get_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> wire.MemoryObject:
+    """One memory."""
+    return wire.from_memory(await get(engine, caller, wire.memory_ref(memory_id)))
+
+
+@router.patch("/v1/memory/{memory_id}")
+@router.patch("/v1/memories/{memory_id}")
+@router.put("/v1/memories/{memory_id}")
+async def change_memory(
+    engine: EngineOf, caller: CallerOf, memory_id: str, body: wire.MemoryChange
+) -> wire.MemoryObject:
+    """Change what is sent of a memory; new content gets a new embedding."""
+    ref = wire.memory_ref(memory_id)
+    return wire.from_memory(await change(engine, caller, ref, wire.to_change(body)))
+
+
+@router.delete("/v1/memory/{memory_id}", status_code=204)
+@router.delete("/v1/memories/{memory_id}", status_code=204)
+async def delete_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> None:
+    """Delete a memory and its embedding for good."""
+    await remove(engine, caller, wire.memory_ref(memory_id))
+
+
+# Sessions.
+
+
+@router.post("/v1/sessions", status_code=201)
+async def create_session(
+    engine: EngineOf, caller: CallerOf, body: wire.NewSession
+) -> wire.SessionObject:
+    """Open a session."""
+    return wire.from_thread(await open_thread(engine, caller, wire.to_open(body)))
+
+
+@router.get("/v1/sessions")
+async def list_sessions(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.SessionParameters, Query()]
+) -> wire.SessionList:
+    """List sessions, newest first."""
+    found, has_more = await list_threads(engine, caller, wire.to_list(parameters))
+    return wire.SessionList(**_page(found, wire.from_thread, has_more=has_more))
+
+
+@router.get("/v1/sessions/{session_id}")
+async def get_session(engine: EngineOf, caller: CallerOf, session_id: str) -> wire.SessionObject:
+    """One session with its state."""
+    return wire.from_thread(await get_thread(engine, caller, wire.session_ref(session_id)))
+
+
+@router.delete("/v1/sessions/{session_id}", status_code=204)
+async def delete_session(engine: EngineOf, caller: CallerOf, session_id: str) -> None:
+    """Delete a session and the memories that came from it."""
+    await close_thread(engine, caller, wire.session_ref(session_id))
+
+
+@router.post("/v1/sessions/{session_id}/context")
+async def get_context(
+    engine: EngineOf,
+    caller: CallerOf,
+    session_id: str,
+    response: Response,
+    body: Annotated[wire.AskContext | None, Body()] = None,
+) -> wire.ContextObject:
+    """State, relevant memories and recent turns in one answer."""
+    began = perf_counter()
+    ask = body or wire.AskContext()
+    found = await context(
+        engine,
+        caller,
+        wire.session_ref(session_id),
+        query=ask.query,
+        memory_limit=wire.clamped(ask.memory_limit, default=5, most=20),
+        turn_limit=wire.clamped(ask.turn_limit, default=10, most=50),
+    )
+    response.headers["X-StateBase-Latency"] = f"{(perf_counter() - began) * 1000:.1f}ms"
+    return wire.from_context(found)
+
+
+@router.get("/v1/sessions/{session_id}/state")
+async def get_state(engine: EngineOf, caller: CallerOf, session_id: str) -> wire.StateObject:
+    """The current state."""
+    return wire.from_state(await get_thread(engine, caller, wire.session_ref(session_id)))
+
+
+@router.patch("/v1/sessions/{session_id}/state")
+async def update_state(
+    engine: EngineOf, caller: CallerOf, session_id: str, body: wire.NewState
+) -> wire.StateObject:
+    """Change the named keys of the state, as a new version."""
+    ref = wire.session_ref(session_id)
+    return wire.from_state(await merge_state(engine, caller, ref, body.state, body.reasoning))
+
+
+@router.post("/v1/sessions/{session_id}/state")
+@router.put("/v1/sessions/{session_id}/state")
+async def put_state(
+    engine: EngineOf, caller: CallerOf, session_id: str, body: wire.NewState
+) -> wire.StateObject:
+    """Put a new state in place of the old one, as a new version."""
+    ref = wire.session_ref(session_id)
+    return wire.from_state(await replace_state(engine, caller, ref, body.state, body.reasoning))
+
+
+@router.get("/v1/sessions/{session_id}/state/history")
+@router.get("/v1/sessions/{session_id}/history")
+async def get_history(
+    engine: EngineOf,
+    caller: CallerOf,
+    session_id: str,
+    parameters: Annotated[wire.HistoryParameters, Query()],
+) -> wire.StateList:
+    """Versions of the state, newest first."""
+    thread, found, has_more = await state_history(
+        engine,
+        caller,
+        wire.session_ref(session_id),
+        before=parameters.starting_after,
+        limit=wire.clamped(parameters.limit, default=20, most=100),
+    )
+    versions = [wire.from_version(thread, each) for each in found]
+    return wire.StateList(
+        data=versions,
+        has_more=has_more,
+        first_id=versions[0].version if versions else None,
+        last_id=versions[-1].version if versions else None,
+    )
+
+
+@router.post("/v1/sessions/{session_id}/state/rollback")
+@router.post("/v1/sessions/{session_id}/rollback")
+async def rollback(
+    engine: EngineOf, caller: CallerOf, session_id: str, body: wire.RollBack
+) -> wire.RolledBack:
+    """Make an earlier state current again, as a new version."""
+    ref = wire.session_ref(session_id)
+    thread, event = await roll_back(engine, caller, ref, body.version)
+    return wire.from_rollback(thread, body.version, f"trace_{event.hex}")
+
+
+@router.post("/v1/sessions/{session_id}/fork", status_code=201)
+async def fork_session(
+    engine: EngineOf,
+    caller: CallerOf,
+    session_id: str,
+    body: Annotated[wire.ForkSession | None, Body()] = None,
+) -> wire.SessionObject:
+    """A new session that begins with a state of this one."""
+    ref = wire.session_ref(session_id)
+    version = body.version if body else None
+    return wire.from_thread(await fork(engine, caller, ref, version, wire.session_id))
+
+
+@router.post("/v1/sessions/{session_id}/turns", status_code=201)
+async def create_turn(
+    engine: EngineOf, caller: CallerOf, session_id: str, body: wire.NewTurn
+) -> wire.TurnObject:
+    """Append a turn."""
+    ref = wire.session_ref(session_id)
+    return wire.from_turn(*await add_turn(engine, caller, ref, wire.to_turn(body)))
+
+
+@router.get("/v1/sessions/{session_id}/turns")
+async def get_turns(
+    engine: EngineOf,
+    caller: CallerOf,
+    session_id: str,
+    parameters: Annotated[wire.PageParameters, Query()],
+) -> wire.TurnList:
+    """Turns, newest first."""
+    thread, found, has_more = await list_turns(
+        engine,
+        caller,
+        wire.session_ref(session_id),
+        after=wire.cursor(parameters.starting_after, "turn_"),
+        limit=wire.clamped(parameters.limit, default=20, most=100),
+    )
+    return wire.TurnList(
+        **_page(found, lambda turn: wire.from_turn(thread, turn), has_more=has_more)
+    )
+
+
+# Traces.
+
+
+@router.get("/v1/traces")
+async def list_traces(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.TraceParameters, Query()]
+) -> wire.TraceList:
+    """What was done, newest first."""
+    after = parameters.starting_after
+    ask = ListEvents(
+        limit=wire.clamped(parameters.limit, default=20, most=100),
+        thread=wire.filter_ref(parameters.session_id),
+        subject=parameters.user_id,
+        action=parameters.action,
+        created_after=parameters.created_after,
+        created_before=parameters.created_before,
+        after=None if after is None else _trace_id(after, Invalid("`starting_after` is no id.")),
+    )
+    found, has_more = await list_events(engine, caller, ask)
+    return wire.TraceList(**_page(found, wire.from_event, has_more=has_more))
+
+
+@router.get("/v1/traces/{trace_id}")
+async def get_trace(engine: EngineOf, caller: CallerOf, trace_id: str) -> wire.TraceObject:
+    """One act."""
+    event_id = _trace_id(trace_id, NotFound("trace"))
+    return wire.from_event(await get_event(engine, caller, event_id))
+
+
+def _trace_id(text: str, otherwise: Exception) -> UUID:
+    try:
+        return UUID(text.removeprefix("trace_"))
+    except ValueError:
+        raise otherwise from None
+
+
+async def _listed(
+    engine: Engine, caller: Caller, parameters: wire.ListParameters | wire.SearchParameters
+) -> wire.MemoryList:
+    page = await list_memories(
+        engine,
+        caller,
+        ListMemories(
+            limit=wire.clamped(parameters.limit, default=20, most=100),
+            wanted=wire.filter_of(parameters),
+            thread=wire.filter_ref(parameters.session_id),
+            after=wire.cursor(parameters.starting_after, "mem_", "mem-"),
+        ),
+    )
+    return wire.MemoryList(**_page(page.memories, wire.from_memory, has_more=page.has_more))
+
+
+async def _found(engine: Engine, caller: Caller, ask: Recall) -> wire.SearchResult:
+    recalled = await recall(engine, caller, ask)
+    return wire.SearchResult(
+        data=[wire.from_hit(hit) for hit in recalled.hits],
+        query=ask.query,
+        degraded=recalled.is_degraded,
+    )
+
+
+Row = TypeVar("Row")
+
+
+def _page(rows: Sequence[Row], write: Callable[[Row], Any], *, has_more: bool) -> dict[str, Any]:
+    data = [write(row) for row in rows]
+    return {
+        "data": data,
+        "has_more": has_more,
+        "first_id": data[0].id if data else None,
+        "last_id": data[-1].id if data else None,
+    }

@@ -1,0 +1,77 @@
+"""JSON as every door reads it: nothing in it that cannot be stored and given back unchanged."""
+
+import json
+from typing import Any
+
+from recollect.errors import Invalid
+
+DEEPEST = 64
+_INTEGERS = range(-(2**63), 2**63)
+
+
+def read(raw: bytes) -> Any:
+    """The value; raise `Invalid` on what is no JSON or cannot be kept.
+
+    PostgreSQL refuses NUL, no UTF-8 holds a lone surrogate, NaN is no JSON, and an integer beyond
+    64 bits comes back as another one.
+    """
+    try:
+        value = json.loads(
+            raw.decode("utf-8"),
+            parse_int=_integer,
+            parse_float=_number,
+            parse_constant=_refuse_constant,
+        )
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise Invalid("The body is not valid JSON.", is_syntax=True) from error
+    # Only escapes can bring in what the decoders above let through, and only many brackets depth:
+    # nearly every body is spared the walk.
+    lowered = raw.lower()
+    if b"\\u0000" in lowered or b"\\ud" in lowered or raw.count(b"[") + raw.count(b"{") > DEEPEST:
+        _walk(value)
+    return value
+
+
+def check_text(text: str) -> None:
+    """Raise `Invalid` on a text that cannot be stored."""
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise Invalid("A text holds a NUL character or half of a surrogate pair.")
+
+
+def _walk(value: Any) -> None:
+    level = [value]
+    for _ in range(DEEPEST):
+        below: list[Any] = []
+        for each in level:
+            match each:
+                case str():
+                    check_text(each)
+                case dict():
+                    below += each.keys()
+                    below += each.values()
+                case list():
+                    below += each
+                case _:
+                    pass
+        if not below:
+            return
+        level = below
+    raise Invalid(f"The body is nested deeper than {DEEPEST} levels.")
+
+
+def _integer(digits: str) -> int:
+    # Compared by length first: Python refuses to read thousands of digits at all.
+    if len(digits) > 20 or int(digits) not in _INTEGERS:
+        raise Invalid("A number in the body has more than 64 bits.")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if number in {float("inf"), float("-inf")}:
+        raise Invalid("A number in the body is too large.")
+    return number
+
+
+def _refuse_constant(_: str) -> None:
+    raise Invalid("The body holds `NaN` or `Infinity`, which are not JSON.", is_syntax=True)

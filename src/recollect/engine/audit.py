@@ -1,0 +1,67 @@
+"""Reading back what was done in a workspace."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from recollect.domain import Caller, Event, Ref, Right
+from recollect.engine.core import Engine
+from recollect.errors import Invalid, NotFound
+from recollect.store import events, threads
+from recollect.store.events import EventFilter
+from recollect.store.pool import Db
+
+
+@dataclass(frozen=True, slots=True)
+class ListEvents:
+    """Which events to list, from where, how many."""
+
+    limit: int
+    thread: Ref | None = None
+    subject: str | None = None
+    action: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    after: UUID | None = None
+
+
+async def list_events(engine: Engine, caller: Caller, ask: ListEvents) -> tuple[list[Event], bool]:
+    """Events, newest first, and whether more follow."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        after = None
+        if ask.after:
+            after = await events.find(db, caller.workspace_id, ask.after)
+            if after is None:
+                raise Invalid("`starting_after` names no trace.", field="starting_after")
+        thread_code = None
+        if ask.thread:
+            thread_code = await _thread_code(engine, db, caller, ask.thread)
+            if thread_code is None:
+                return [], False
+        wanted = EventFilter(
+            thread_code=thread_code,
+            subject=ask.subject,
+            action=ask.action,
+            created_after=ask.created_after,
+            created_before=ask.created_before,
+        )
+        found = await events.page(db, caller.workspace_id, wanted, after=after, limit=ask.limit + 1)
+    return found[: ask.limit], len(found) > ask.limit
+
+
+async def get_event(engine: Engine, caller: Caller, event_id: UUID) -> Event:
+    """One event."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        event = await events.find(db, caller.workspace_id, event_id)
+    if event is None:
+        raise NotFound("trace")
+    return event
+
+
+async def _thread_code(engine: Engine, db: Db, caller: Caller, ref: Ref) -> str | None:
+    if ref.code:
+        return await events.thread_code(db, caller.workspace_id, ref.code)
+    thread = await threads.find(db, caller.workspace_id, ref, engine.now())
+    return thread.code if thread else None

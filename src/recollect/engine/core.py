@@ -1,0 +1,68 @@
+"""The engine itself: what every verb needs, handed on explicitly."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from recollect.domain import Caller, Json, utc_now
+from recollect.engine.space_cache import SpaceCache
+from recollect.models.registry import Embedders
+from recollect.store import events, idempotency
+from recollect.store.pool import Db, Pool
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A database, embedders and a clock."""
+
+    pool: Pool
+    embedders: Embedders
+    now: Clock = utc_now
+    # How long a save waits for a vector before it goes on without one.
+    embedding_deadline: timedelta = timedelta(seconds=1)
+    spaces: SpaceCache = field(default_factory=SpaceCache)
+
+    def reading(self, caller: Caller) -> AbstractAsyncContextManager[Db]:
+        """A transaction in which the caller's workspace can be read."""
+        return self.pool.reading(caller.workspace_id)
+
+    @asynccontextmanager
+    async def writing(self, caller: Caller) -> AsyncGenerator[Db]:
+        """A transaction in which the caller's workspace can be changed.
+
+        A request that came with an idempotency key is marked as carried out in the same
+        transaction: whatever happens to its answer, it is never carried out twice.
+        """
+        async with self.pool.writing(caller.workspace_id) as db:
+            yield db
+            if caller.once:
+                await idempotency.mark_done(db, caller.workspace_id, caller.once)
+
+    async def note(
+        self,
+        db: Db,
+        caller: Caller,
+        action: str,
+        details: Json,
+        *,
+        thread_code: str | None = None,
+        subject: str | None = None,
+        reason: str | None = None,
+    ) -> UUID:
+        """Write down in the audit what the caller does in this transaction."""
+        return await events.record(
+            db,
+            caller.workspace_id,
+            action,
+            actor=caller.label,
+            user_id=caller.user_id,
+            details=details,
+            at=self.now(),
+            thread_code=thread_code,
+            subject=subject,
+            reason=reason,
+        )

@@ -1,0 +1,58 @@
+"""Letting go: hiding a memory, or removing it and everything that was made from it."""
+
+from collections.abc import Sequence
+
+from recollect.domain import Caller, Memory, MemoryId, Ref, Right
+from recollect.engine.core import Engine
+from recollect.engine.save import audited
+from recollect.errors import NotFound
+from recollect.store import memories, words
+from recollect.store.pool import Db
+
+
+async def forget(engine: Engine, caller: Caller, ref: Ref, *, reason: str | None = None) -> Memory:
+    """Hide a memory from every list, search and prompt; its row stays. Returns what it was."""
+    caller.require(Right.DELETE)
+    async with engine.writing(caller) as db:
+        await memories.lock(db, caller.workspace_id, ref)
+        memory = await memories.find(db, caller.workspace_id, ref, engine.now())
+        if memory is None:
+            raise NotFound("memory")
+        await memories.hide(db, caller.workspace_id, memory.id, reason=reason, now=engine.now())
+        await words.remove(db, caller.workspace_id, [memory.id])
+        await engine.note(
+            db,
+            caller,
+            "memory.forgotten",
+            audited(memory),
+            thread_code=memory.thread_code,
+            subject=memory.subject,
+            reason=reason,
+        )
+    return memory
+
+
+async def remove(engine: Engine, caller: Caller, ref: Ref) -> None:
+    """Delete a memory, its words and its vectors for good; a hidden one too."""
+    caller.require(Right.DELETE)
+    async with engine.writing(caller) as db:
+        memory_id = await memories.lock(db, caller.workspace_id, ref)
+        if memory_id is None:
+            raise NotFound("memory")
+        await remove_rows(engine, db, caller, [memory_id])
+
+
+async def remove_rows(engine: Engine, db: Db, caller: Caller, ids: Sequence[MemoryId]) -> None:
+    """Delete memories whose rows the transaction holds, each with its line in the audit."""
+    traces = await memories.traces(db, caller.workspace_id, ids)
+    await words.remove(db, caller.workspace_id, ids)
+    await memories.remove(db, caller.workspace_id, ids)
+    for trace in traces:
+        await engine.note(
+            db,
+            caller,
+            "memory.deleted",
+            {"memory": trace.code, "version": trace.version, "hash": trace.digest},
+            thread_code=trace.thread_code,
+            subject=trace.subject,
+        )

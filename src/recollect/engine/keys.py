@@ -1,0 +1,194 @@
+"""API keys: made, shown once, recognised by digest; and the first run, which makes the first."""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from argon2 import PasswordHasher, Type
+
+from recollect.domain import Caller, KeyId, Right, UserId
+from recollect.engine.core import Clock, Engine
+from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated
+from recollect.store import identity
+from recollect.store.identity import KeyRecord, Workspace
+from recollect.store.pool import Pool
+
+PREFIX = "rk_"
+ALL_RIGHTS = tuple(Right)
+
+# A verified key is believed for this long; a revocation reaches every process at once by NOTIFY,
+# and this is the limit should that message be lost.
+_BELIEVED = timedelta(seconds=60)
+_MOST_BELIEVED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key just made: the only time its text exists."""
+
+    text: str
+    record: KeyRecord
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRun:
+    """What a newcomer needs and nobody can read again."""
+
+    login: str
+    password: str
+    key: str
+
+
+class KeyRing:
+    """Recognises keys, remembering good ones for a minute."""
+
+    def __init__(self, pool: Pool, now: Clock) -> None:
+        self._pool = pool
+        self._now = now
+        self._believed: dict[bytes, tuple[KeyRecord, datetime]] = {}
+
+    async def recognise(self, presented: str | None) -> Caller:
+        """Who holds this key; raise `Unauthenticated` unless it is good right now."""
+        if presented is None:
+            raise Unauthenticated("A key is needed here.")
+        digest = _digest(presented)
+        now = self._now()
+        believed = self._believed.get(digest)
+        if believed is None or now - believed[1] >= _BELIEVED:
+            record = await self._look_up(digest, now)
+            if len(self._believed) >= _MOST_BELIEVED:
+                self._believed.clear()
+            self._believed[digest] = (record, now)
+        else:
+            record = believed[0]
+        if record.revoked_at or (record.expires_at and record.expires_at <= now):
+            raise Unauthenticated("This key has expired or was revoked.")
+        return _caller(record)
+
+    def forget(self) -> None:
+        """Believe nothing from before: some key was revoked."""
+        self._believed.clear()
+
+    async def _look_up(self, digest: bytes, now: datetime) -> KeyRecord:
+        async with self._pool.everywhere() as db:
+            record = await identity.find_key(db, digest)
+            # Found by an index, so compared once more in constant time.
+            if record is None or not hmac.compare_digest(bytes(record.digest), digest):
+                raise Unauthenticated("This key is not known here.")
+            await identity.touch_key(db, record.id, now)
+        return record
+
+
+def _caller(record: KeyRecord) -> Caller:
+    return Caller(
+        org_id=record.org_id,
+        user_id=record.user_id,
+        workspace_id=record.workspace_id,
+        rights=frozenset(Right(right) for right in record.rights),
+        key_id=record.id,
+        label=record.prefix,
+    )
+
+
+async def create_key(
+    engine: Engine,
+    *,
+    name: str = "",
+    workspace: str | None = None,
+    rights: Sequence[Right] = ALL_RIGHTS,
+    expires_at: datetime | None = None,
+) -> NewKey:
+    """Make a key for a workspace, by name or id; the default one when None."""
+    async with engine.pool.everywhere() as db:
+        found = _one(await identity.find_workspace(db, workspace))
+        user_id = await identity.admin_of(db, found.org_id)
+        if user_id is None:
+            raise NotFound("user")
+        new = _minted(found, user_id, name, rights, expires_at, engine.now())
+        await identity.add_key(db, new.record)
+    return new
+
+
+async def list_keys(engine: Engine) -> list[KeyRecord]:
+    """Every key, oldest first, without its text."""
+    async with engine.pool.everywhere() as db:
+        return await identity.keys(db)
+
+
+async def revoke_key(engine: Engine, wanted: str) -> int:
+    """Revoke the keys of that id, name or shown prefix; how many there were."""
+    async with engine.pool.everywhere() as db:
+        revoked = await identity.revoke(db, wanted, engine.now())
+    if not revoked:
+        raise NotFound("key")
+    return len(revoked)
+
+
+async def first_run(engine: Engine) -> FirstRun | None:
+    """On an empty database: the first org, admin, workspace and key. None ever after."""
+    password = secrets.token_urlsafe(12)
+    password_hash = await asyncio.to_thread(hash_password, password)
+    async with engine.pool.everywhere() as db:
+        if not await identity.is_empty(db):
+            return None
+        org_id = await identity.add_org(db, "home")
+        await identity.add_user(db, org_id, "admin", password_hash=password_hash, is_admin=True)
+        await identity.add_workspace(db, org_id, "default", is_default=True)
+    key = await create_key(engine, name="first")
+    return FirstRun("admin", password, key.text)
+
+
+def hash_password(password: str) -> str:
+    """An argon2id hash; 19 MiB and two passes take about 0.1 s, enough to slow a thief down."""
+    return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, type=Type.ID).hash(
+        password
+    )
+
+
+def _minted(
+    workspace: Workspace,
+    user_id: UserId,
+    name: str,
+    rights: Sequence[Right],
+    expires_at: datetime | None,
+    now: datetime,
+) -> NewKey:
+    if not rights:
+        raise Invalid("A key needs at least one right.", field="rights")
+    if expires_at and expires_at <= now:
+        raise Invalid("That expiry is in the past.", field="expires")
+    shown = PREFIX + secrets.token_hex(4)
+    text = f"{shown}_{secrets.token_urlsafe(32)}"
+    record = KeyRecord(
+        id=KeyId(uuid4()),
+        org_id=workspace.org_id,
+        workspace_id=workspace.id,
+        user_id=user_id,
+        name=name,
+        digest=_digest(text),
+        prefix=shown,
+        last_four=text[-4:],
+        rights=tuple(rights),
+        created_at=now,
+        expires_at=expires_at,
+        revoked_at=None,
+        last_used_at=None,
+    )
+    return NewKey(text, record)
+
+
+def _digest(presented: str) -> bytes:
+    return hashlib.sha256(presented.encode("utf-8", "surrogatepass")).digest()
+
+
+def _one(found: Sequence[Workspace]) -> Workspace:
+    if not found:
+        raise NotFound("workspace")
+    if len(found) > 1:
+        raise Conflict("More than one workspace has that name. Use its id.")
+    return found[0]

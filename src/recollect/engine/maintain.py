@@ -1,0 +1,34 @@
+"""Housekeeping that no request waits for: sweeping, folding, and looking after vector spaces."""
+
+from datetime import timedelta
+
+from recollect.engine import spaces
+from recollect.engine.core import Engine
+from recollect.store import idempotency, identity, jobs, threads, words
+
+_DONE_KEPT = timedelta(days=7)
+_BATCH = 1_000
+
+
+async def tidy(engine: Engine) -> None:
+    """Put back abandoned jobs, sweep what is over, fold the word counts. Safe to run anywhere."""
+    now = engine.now()
+    async with engine.pool.everywhere() as db:
+        await jobs.release_abandoned(db, now)
+    async with engine.pool.everywhere() as db:
+        await jobs.sweep(db, now - _DONE_KEPT, _BATCH)
+        await idempotency.sweep(db, now)
+        await threads.empty_expired(db, now, _BATCH)
+        crowded = await words.crowded_tallies(db)
+    for workspace_id in crowded:
+        async with engine.pool.writing(workspace_id) as db:
+            await words.fold_tally(db, workspace_id)
+
+
+async def survey(engine: Engine) -> None:
+    """See to it that every workspace's vectors are of the model it is configured for."""
+    async with engine.pool.everywhere() as db:
+        found = await identity.workspaces(db)
+    for workspace in found:
+        async with engine.pool.writing(workspace.id) as db:
+            await jobs.enqueue(db, workspace.id, [spaces.TEND], engine.now())

@@ -1,0 +1,126 @@
+"""Recalling: the memories closest in meaning, by words where meaning cannot be asked."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from recollect.domain import Caller, Filter, Memory, Ref, Right
+from recollect.engine import spaces
+from recollect.engine.core import Engine
+from recollect.engine.spaces import Asked
+from recollect.engine.words import query_terms
+from recollect.errors import Invalid
+from recollect.store import jobs, threads, vectors, words
+from recollect.store.pool import Db
+
+# A memory found by words alone must carry at least half of what the query says: one shared
+# everyday word is no match.
+LEAST_COVERAGE = 0.5
+
+
+class Means(StrEnum):
+    """By what a memory was found."""
+
+    MEANING = "meaning"
+    WORDS = "words"
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What to look for, where, and how much of it."""
+
+    query: str
+    limit: int
+    threshold: float = 0.0
+    thread: Ref | None = None
+    wanted: Filter = field(default_factory=Filter)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A memory found: how relevant it is, 0 to 1, and by what; None when nothing was asked."""
+
+    memory: Memory
+    score: float
+    found_by: Means | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Hits, best first; `is_degraded` when meaning could not be searched."""
+
+    hits: list[Hit]
+    is_degraded: bool
+
+
+async def recall(engine: Engine, caller: Caller, ask: Recall) -> Recalled:
+    """The most relevant live memories of the caller's workspace, best first."""
+    caller.require(Right.READ)
+    if not ask.query.strip():
+        raise Invalid("`query` must not be empty.", field="query")
+    # Before the transaction: no connection is held while a model thinks.
+    asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
+    async with engine.reading(caller) as db:
+        wanted = await narrowed(db, caller, ask.wanted, ask.thread)
+        if wanted is None:
+            return Recalled([], is_degraded=asked is None)
+        if asked is None:
+            hits = await _by_words(engine, db, caller, ask, wanted, None)
+            return Recalled(hits, is_degraded=True)
+        hits = await _by_meaning(engine, db, caller, ask, wanted, asked)
+        # Those still waiting for their vector can be found by their words until it is there.
+        if await jobs.is_waiting(db, caller.workspace_id, spaces.TEND.kind):
+            hits += await _by_words(engine, db, caller, ask, wanted, asked.generation)
+            hits.sort(key=lambda hit: -hit.score)
+    return Recalled(hits[: ask.limit], is_degraded=False)
+
+
+async def narrowed(db: Db, caller: Caller, wanted: Filter, thread: Ref | None) -> Filter | None:
+    """The filter with its thread looked up; None when there is no such thread, so no memory."""
+    if thread is None:
+        return wanted
+    thread_id = await threads.identify(db, caller.workspace_id, thread)
+    if thread_id is None:
+        return None
+    return replace(wanted, thread_id=thread_id)
+
+
+async def _by_meaning(
+    engine: Engine, db: Db, caller: Caller, ask: Recall, wanted: Filter, asked: Asked
+) -> list[Hit]:
+    near = await vectors.nearest(
+        db,
+        caller.workspace_id,
+        asked.generation,
+        asked.vector,
+        wanted,
+        limit=ask.limit,
+        now=engine.now(),
+    )
+    hits = [Hit(each.memory, asked.embedder.relevance(each.cosine), Means.MEANING) for each in near]
+    return [hit for hit in hits if hit.score >= ask.threshold]
+
+
+async def _by_words(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    ask: Recall,
+    wanted: Filter,
+    lacking_generation: int | None,
+) -> list[Hit]:
+    """By words the threshold does not apply: it bounds a similarity that nobody could compute."""
+    matches = await words.search(
+        db,
+        caller.workspace_id,
+        query_terms(ask.query).terms,
+        wanted,
+        lacking_generation=lacking_generation,
+        wants_vector_only=True,
+        limit=ask.limit,
+        now=engine.now(),
+    )
+    return [
+        Hit(match.memory, match.coverage, Means.WORDS)
+        for match in matches
+        if match.coverage >= LEAST_COVERAGE
+    ]

@@ -1,0 +1,219 @@
+"""Saving: one memory kept, findable by words at once and by meaning as soon as it has a vector."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from recollect.domain import (
+    DEFAULT_IMPORTANCE,
+    IMPORTANCE_BY_KIND,
+    Caller,
+    Filter,
+    Json,
+    Lifecycle,
+    Memory,
+    Origin,
+    Ref,
+    Right,
+    Scope,
+    Thread,
+    new_code,
+    new_memory_id,
+)
+from recollect.engine import spaces
+from recollect.engine.core import Engine
+from recollect.engine.spaces import Embedded
+from recollect.engine.twins import TWIN_FLOOR, is_twin, normalised
+from recollect.engine.words import terms
+from recollect.errors import Invalid, NotFound, TooLarge
+from recollect.store import generations, jobs, memories, threads, vectors, words
+from recollect.store.pool import Db
+
+# No door stores more than this in one memory.
+MOST_BYTES = 50_000
+
+# The nearest few suffice: what is further away is less alike.
+_TWIN_CANDIDATES = 5
+
+KINDS = frozenset(IMPORTANCE_BY_KIND) | {"policy", "instruction", "general"}
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """What to remember, and how the door that asks wants it kept."""
+
+    content: str
+    thread: Ref | None = None
+    subject: str | None = None
+    summary: str | None = None
+    key: str | None = None
+    category: str | None = None
+    tags: Sequence[str] = ()
+    metadata: Json = field(default_factory=dict[str, Any])
+    importance: float | None = None
+    pinned: bool = False
+    expires_at: datetime | None = None
+    wants_vector: bool = True
+    origin: Origin = Origin.USER
+    origin_label: str | None = None
+    lifecycle: Lifecycle = Lifecycle.PERMANENT
+    # Hand back the memory that already says it instead of keeping it twice.
+    returns_twin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The memory, and whether it was born just now."""
+
+    memory: Memory
+    is_new: bool
+
+
+async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
+    """Keep one memory, or hand back the one that already says it where the door asks for that."""
+    caller.require(Right.WRITE)
+    check_content(ask.content)
+    embedded = None
+    if ask.wants_vector:
+        # Before the transaction: no connection is held while a model thinks.
+        embedded = await spaces.embed_passage(engine, caller.workspace_id, ask.content)
+    async with engine.writing(caller) as db:
+        thread = await _thread(engine, db, caller, ask.thread)
+        if ask.returns_twin:
+            twin = await _find_twin(engine, db, caller, ask, embedded)
+            if twin:
+                return Saved(twin, is_new=False)
+        memory = _newborn(caller, ask, thread, engine.now())
+        await memories.insert(db, memory, content_digest(memory.content))
+        await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
+        memory = await attach_vector(engine, db, memory, embedded)
+        await engine.note(
+            db,
+            caller,
+            "memory.created",
+            audited(memory),
+            thread_code=memory.thread_code,
+            subject=memory.subject,
+        )
+    return Saved(memory, is_new=True)
+
+
+def check_content(content: str) -> None:
+    """Raise `Invalid` or `TooLarge` for a text that no memory can hold."""
+    if not content.strip():
+        raise Invalid("`content` must not be empty.", field="content")
+    if len(content.encode()) > MOST_BYTES:
+        raise TooLarge("content", most=MOST_BYTES, unit="bytes")
+
+
+async def attach_vector(
+    engine: Engine, db: Db, memory: Memory, embedded: Embedded | None
+) -> Memory:
+    """Store the memory's vector, or queue the job that will; the answer says which it was."""
+    if not memory.wants_vector:
+        return memory
+    has_vector = await spaces.attach(engine, db, memory.workspace_id, memory.id, embedded)
+    if not has_vector:
+        await jobs.enqueue(db, memory.workspace_id, [spaces.TEND], engine.now())
+    return replace(memory, has_vector=has_vector)
+
+
+def indexed_text(memory: Memory) -> str:
+    """Everything a memory can be found by in words."""
+    parts = [memory.content, memory.summary, memory.key, memory.category, *memory.tags]
+    return "\n".join(part for part in parts if part)
+
+
+def content_digest(content: str) -> bytes:
+    """What two texts share that differ in nothing but form."""
+    return sha256(normalised(content).encode()).digest()
+
+
+def kind_of(category: str | None) -> str | None:
+    """The kind that drives behaviour, where a free-form category names one."""
+    name = (category or "").strip().lower()
+    return name if name in KINDS else None
+
+
+def audited(memory: Memory) -> dict[str, Any]:
+    """What the audit keeps of a memory: its address and a hash, never its text."""
+    return {
+        "memory": memory.code,
+        "version": memory.version,
+        "hash": sha256(memory.content.encode()).hexdigest(),
+    }
+
+
+async def _thread(engine: Engine, db: Db, caller: Caller, ref: Ref | None) -> Thread | None:
+    if ref is None:
+        return None
+    thread = await threads.find(db, caller.workspace_id, ref, engine.now())
+    if thread is None:
+        raise NotFound("session")
+    return thread
+
+
+async def _find_twin(
+    engine: Engine, db: Db, caller: Caller, ask: Save, embedded: Embedded | None
+) -> Memory | None:
+    """The live memory of this workspace that already says it."""
+    await generations.hold_for_twins(db, caller.workspace_id)
+    same = await memories.find_same_text(
+        db, caller.workspace_id, content_digest(ask.content), engine.now()
+    )
+    serving = await generations.hold_serving(db, caller.workspace_id)
+    if same or serving is None or embedded is None or not embedded.belongs_to(serving):
+        return same
+    embedder = engine.embedders.of(embedded.identity)
+    near = await vectors.nearest(
+        db,
+        caller.workspace_id,
+        serving.number,
+        embedded.vector,
+        Filter(),
+        limit=_TWIN_CANDIDATES,
+        now=engine.now(),
+    )
+    for each in near:
+        likeness = embedder.likeness(each.cosine)
+        if likeness >= TWIN_FLOOR and is_twin(each.memory.content, ask.content, likeness):
+            return each.memory
+    return None
+
+
+def _newborn(caller: Caller, ask: Save, thread: Thread | None, now: datetime) -> Memory:
+    kind = kind_of(ask.category)
+    importance = ask.importance
+    if importance is None:
+        importance = IMPORTANCE_BY_KIND.get(kind or "", DEFAULT_IMPORTANCE)
+    return Memory(
+        id=new_memory_id(),
+        code=new_code(),
+        workspace_id=caller.workspace_id,
+        org_id=caller.org_id,
+        user_id=caller.user_id,
+        thread_id=thread.id if thread else None,
+        thread_code=thread.code if thread else None,
+        subject=ask.subject or (thread.subject if thread else None),
+        content=ask.content,
+        summary=ask.summary,
+        key=ask.key,
+        category=ask.category,
+        kind=kind,
+        tags=tuple(ask.tags),
+        metadata=ask.metadata,
+        importance=importance,
+        importance_base=importance,
+        pinned=ask.pinned,
+        expires_at=ask.expires_at,
+        valid_from=now,
+        lifecycle=ask.lifecycle,
+        scope=Scope.WORKSPACE,
+        origin=ask.origin,
+        origin_label=ask.origin_label,
+        wants_vector=ask.wants_vector,
+        created_at=now,
+        updated_at=now,
+    )

@@ -1,0 +1,264 @@
+"""Vector spaces: embedding in the generation that serves, and moving a workspace to a new one.
+
+A generation is one space. Vectors of two are never compared; a new one fills in the background
+while the old one answers, and the switch is one row.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+import numpy as np
+
+from recollect.domain import MemoryId, WorkspaceId
+from recollect.engine.core import Engine
+from recollect.errors import Unavailable
+from recollect.models.embed import Embedder, Identity, Purpose, Vector
+from recollect.store import generations, jobs, vectors
+from recollect.store.generations import Generation, Lacking, Space
+from recollect.store.jobs import NewJob
+from recollect.store.pool import Db
+
+TEND = NewJob("tend_vectors")
+DROP = "drop_vectors"
+
+# A fixed text, embedded once per generation: when the same name gives another vector for it, the
+# model behind that name was swapped. Quantised models differ from machine to machine by less.
+PROBE = "The quick brown fox jumps over the lazy dog."
+SAME_MODEL = 0.98
+
+# A search can wait longer than a save: without its vector it answers by words alone.
+QUERY_PATIENCE = timedelta(seconds=3)
+
+# Much longer than any process believes that an old generation still serves.
+_RETIRED_KEPT = timedelta(seconds=60)
+
+_BATCH = 64
+_DROP_BATCH = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A passage's vector and what made it; a first generation needs the fingerprint as well."""
+
+    identity: Identity
+    vector: Vector
+    fingerprint: Vector | None = None
+
+    def belongs_to(self, generation: Generation) -> bool:
+        """Whether this vector lives in that generation's space."""
+        return self.identity == _identity(generation) and len(self.vector) == generation.dimension
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query's vector in the serving generation, and how to read the cosines."""
+
+    generation: int
+    vector: Vector
+    embedder: Embedder
+
+
+async def embed_passage(engine: Engine, workspace_id: WorkspaceId, text: str) -> Embedded | None:
+    """The text's vector in the serving space, or None when there is none in time."""
+    space = await current_space(engine, workspace_id)
+    try:
+        if space.serving:
+            embedder = engine.embedders.of(_identity(space.serving))
+            texts = [text]
+        else:
+            embedder = engine.embedders.configured(space.embedder)
+            texts = [text, PROBE]
+        found = await embedder.embed(texts, Purpose.PASSAGE, deadline=engine.embedding_deadline)
+    except Unavailable:
+        return None
+    return Embedded(embedder.identity, found[0], found[1] if len(found) > 1 else None)
+
+
+async def embed_query(engine: Engine, workspace_id: WorkspaceId, text: str) -> Asked | None:
+    """The query's vector in the serving space, or None when meaning cannot be searched now."""
+    space = await current_space(engine, workspace_id)
+    if space.serving is None:
+        return None
+    try:
+        embedder = engine.embedders.of(_identity(space.serving))
+        [vector] = await embedder.embed([text], Purpose.QUERY, deadline=QUERY_PATIENCE)
+    except Unavailable:
+        return None
+    if len(vector) != space.serving.dimension:
+        return None
+    return Asked(space.serving.number, vector, embedder)
+
+
+async def current_space(engine: Engine, workspace_id: WorkspaceId) -> Space:
+    """The workspace's generations in use, possibly a moment old."""
+    now = engine.now()
+    known = engine.spaces.get(workspace_id, now)
+    if known:
+        return known
+    async with engine.pool.reading(workspace_id) as db:
+        space = await generations.space(db, workspace_id)
+    engine.spaces.put(workspace_id, space, now)
+    return space
+
+
+async def attach(
+    engine: Engine,
+    db: Db,
+    workspace_id: WorkspaceId,
+    memory_id: MemoryId,
+    embedded: Embedded | None,
+) -> bool:
+    """Store the vector in the serving generation, opening the first one; False when it is owed."""
+    serving = await generations.hold_serving(db, workspace_id)
+    if serving is None and embedded and embedded.fingerprint is not None:
+        await _begin(engine, db, workspace_id, embedded.identity, embedded.fingerprint, "serving")
+        serving = await generations.hold_serving(db, workspace_id)
+    if serving is None or embedded is None or not embedded.belongs_to(serving):
+        return False
+    await vectors.insert(db, workspace_id, memory_id, serving.number, embedded.vector)
+    return True
+
+
+Heartbeat = Callable[[], Awaitable[None]]
+
+
+async def tend_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
+    """Give every memory its vector in the configured model's space, and let that space serve.
+
+    Raises `Unavailable` while the embedder is down; running it again goes on where it stopped.
+    """
+    async with engine.pool.reading(workspace_id) as db:
+        space = await generations.space(db, workspace_id)
+    embedder = engine.embedders.configured(space.embedder)
+    [fingerprint] = await embedder.embed([PROBE], Purpose.PASSAGE)
+    target = await _target(engine, workspace_id, embedder.identity, fingerprint)
+    while True:
+        await _fill(engine, workspace_id, target, embedder, beat)
+        if await _settle(engine, workspace_id, target):
+            return
+
+
+async def _target(
+    engine: Engine, workspace_id: WorkspaceId, identity: Identity, fingerprint: Vector
+) -> Generation:
+    """The generation to fill: the serving one if the model is still the same, else a new one."""
+    async with engine.pool.writing(workspace_id) as db:
+        await generations.hold_for_switch(db, workspace_id)
+        space = await generations.space(db, workspace_id)
+        for generation in (space.serving, space.filling):
+            if generation and _is_same_model(generation, identity, fingerprint):
+                if generation is space.serving and space.filling:
+                    await generations.abandon_filling(db, workspace_id)
+                return generation
+        await generations.abandon_filling(db, workspace_id)
+        state = "filling" if space.serving else "serving"
+        await _begin(engine, db, workspace_id, identity, fingerprint, state)
+        space = await generations.space(db, workspace_id)
+    found = space.filling or space.serving
+    assert found
+    return found
+
+
+async def _fill(
+    engine: Engine,
+    workspace_id: WorkspaceId,
+    target: Generation,
+    embedder: Embedder,
+    beat: Heartbeat,
+) -> None:
+    after = UUID(int=0)
+    while True:
+        async with engine.pool.reading(workspace_id) as db:
+            batch = await generations.lacking(
+                db, workspace_id, target.number, after=after, limit=_BATCH
+            )
+        if not batch:
+            return
+        await _embed_batch(engine, workspace_id, target, embedder, batch)
+        await beat()
+        after = batch[-1].id
+
+
+async def _embed_batch(
+    engine: Engine,
+    workspace_id: WorkspaceId,
+    target: Generation,
+    embedder: Embedder,
+    batch: Sequence[Lacking],
+) -> None:
+    try:
+        found = await embedder.embed([each.content for each in batch], Purpose.PASSAGE)
+    except Unavailable:
+        # Down, or one text it will not have? If a plain text passes, it is the text.
+        await embedder.embed([PROBE], Purpose.PASSAGE)
+        if len(batch) > 1:
+            for each in batch:
+                await _embed_batch(engine, workspace_id, target, embedder, [each])
+            return
+        async with engine.pool.writing(workspace_id) as db:
+            await generations.mark_refused(db, workspace_id, batch[0].id)
+        return
+    if any(len(vector) != target.dimension for vector in found):
+        raise Unavailable("embedder")  # swapped under our hands; the next run finds out
+    embedded = [(each.id, each.version, vector) for each, vector in zip(batch, found, strict=True)]
+    async with engine.pool.writing(workspace_id) as db:
+        await vectors.insert_unchanged(db, workspace_id, target.number, embedded)
+
+
+async def _settle(engine: Engine, workspace_id: WorkspaceId, target: Generation) -> bool:
+    """Let the filled generation serve; False when a memory arrived meanwhile and lacks a vector."""
+    now = engine.now()
+    async with engine.pool.writing(workspace_id) as db:
+        await generations.hold_for_switch(db, workspace_id)
+        if await generations.lacking(db, workspace_id, target.number, after=UUID(int=0), limit=1):
+            return False
+        if target.state == "filling" and await generations.switch(
+            db, workspace_id, target.number, now
+        ):
+            drop = NewJob(DROP, run_after=now + _RETIRED_KEPT)
+            await jobs.enqueue(db, workspace_id, [drop], now)
+    engine.spaces.drop(workspace_id)
+    return True
+
+
+async def drop_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
+    """Delete the vectors of retired generations, a batch at a time."""
+    while True:
+        async with engine.pool.writing(workspace_id) as db:
+            dropped = await generations.drop_retired(db, workspace_id, _DROP_BATCH)
+        if dropped < _DROP_BATCH:
+            return
+        await beat()
+
+
+async def _begin(
+    engine: Engine,
+    db: Db,
+    workspace_id: WorkspaceId,
+    identity: Identity,
+    fingerprint: Vector,
+    state: str,
+) -> None:
+    await generations.begin(
+        db,
+        workspace_id,
+        endpoint=identity.endpoint,
+        model=identity.model,
+        fingerprint=[float(value) for value in fingerprint],
+        state=state,
+        now=engine.now(),
+    )
+    engine.spaces.drop(workspace_id)
+
+
+def _identity(generation: Generation) -> Identity:
+    return Identity(generation.endpoint, generation.model)
+
+
+def _is_same_model(generation: Generation, identity: Identity, fingerprint: Vector) -> bool:
+    if _identity(generation) != identity or generation.dimension != len(fingerprint):
+        return False
+    earlier = np.asarray(generation.fingerprint, dtype=np.float32)
+    return float(earlier @ fingerprint) >= SAME_MODEL

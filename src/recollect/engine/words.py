@@ -1,0 +1,295 @@
+"""Text to search terms: what a memory is filed under for keyword search, and what a query asks for.
+
+Pure. The statistics and the scoring are the store's; meaning is the embedder's.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import chain
+from typing import Any
+
+import Stemmer
+
+from recollect.engine.stopwords import LANGUAGES_BY_WORD, LETTERS, STOP_WORDS
+
+# A term is a key of the postings index; nobody types a longer one, so only its identity matters.
+LONGEST_TERM = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a query asks for: terms to score by, and quoted phrases that must stand in the text."""
+
+    terms: tuple[str, ...]
+    phrases: tuple[str, ...]
+
+
+def terms(text: str) -> Counter[str]:
+    """Every term the text is found by, with how often it occurs.
+
+    A word is filed under its folded surface form and, where that differs, under its stem too. Both
+    sides do this, so an exact word always matches, even when a short query's language is guessed
+    differently from the document's, and inflected forms match through the stem. (LoCoMo, recall@10
+    of BM25 alone: .627 with both forms, .623 with stems only.)
+    """
+    chunks = _chunks(text)
+    language = _language(chunks)
+    # One character of a Chinese or Korean word is often a word by itself: filed, but not queried.
+    return Counter(chain.from_iterable(_filed(chunk, language) for chunk in chunks))
+
+
+def query_terms(text: str) -> Query:
+    """The distinct terms of a query, without its function words if anything else is left."""
+    chunks = _chunks(text)
+    language = _language(chunks)
+    # LoCoMo, recall@10 of BM25 alone: .63 without the query's function words, .56 with them.
+    stop_words = STOP_WORDS[language]
+    telling = [chunk for chunk in chunks if _POSSESSIVE.sub("", chunk.casefold()) not in stop_words]
+    found = chain.from_iterable(_asked(chunk, language) for chunk in telling or chunks)
+    return Query(tuple(dict.fromkeys(found)), phrases(text))
+
+
+def phrases(text: str) -> tuple[str, ...]:
+    """The quoted stretches of two or more words, literally, with white space collapsed."""
+    quoted = (" ".join(match[match.lastindex or 0].split()) for match in _QUOTED.finditer(text))
+    return tuple(dict.fromkeys(phrase for phrase in quoted if _is_phrase(phrase)))
+
+
+def folded(word: str) -> str:
+    """The word without case, accents and vowel points; `Zürich` and `ZURICH` fold to one form."""
+    word = word.casefold()
+    if word.isascii():
+        return word
+    bare = _MARKS.sub("", unicodedata.normalize("NFKD", word)).translate(_LETTERS_WITHOUT_MARKS)
+    bare = unicodedata.normalize("NFKC", bare)
+    return "".join(str(unicodedata.decimal(char, char)) for char in bare)
+
+
+def normal_characters(text: str) -> str:
+    """The text with compatibility forms, typographic apostrophes and invisible characters gone."""
+    if text.isascii():
+        return text
+    text = _FRACTION.sub(r" \g<0>", text)  # or else 1½ would become 11/2
+    return unicodedata.normalize("NFKC", text).translate(_PLAIN_CHARACTERS)
+
+
+def language_of(text: str) -> str:
+    """The language whose function words the text has most of; English where nothing tells."""
+    return _language(_chunks(text))
+
+
+def plain_numbers(text: str) -> str:
+    """The text with `1,000` as `1000`, and `10,5` as `10.5`."""
+    if "," not in text and "'" not in text:
+        return text
+    return _DECIMAL_COMMA.sub(r"\1.\2", _THOUSANDS.sub(_without_separators, text))
+
+
+# Scripts written without spaces between words, and Korean, whose words carry their particles:
+# Thai, Lao, Tibetan, Myanmar, Hangul, Khmer, kana and bopomofo, Han with its extensions.
+_UNSPACED = (
+    r"\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0f40-\u0fbc\u1000-\u104f\u1100-\u11ff\u1780-\u17d3"
+    r"\u3005-\u3007\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3400-\u4dbf"
+    r"\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# Marks that belong to a word although `\w` leaves them out: vowel signs of the Indic scripts,
+# points of Hebrew and Arabic, accents that have no composed form.
+_WORD_MARKS = (
+    r"\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a"
+    r"\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0711\u0730-\u074a"
+    r"\u07a6-\u07b0\u0900-\u0963\u0971-\u0df3\u135d-\u135f\u1712-\u1714\u180b-\u180d\u1a17-\u1a1b"
+    r"\u1b00-\u1b44\u1b80-\u1bad\u1dc0-\u1dff\u20d0-\u20f0\ua8e0-\ua8f1\ufe20-\ufe2f"
+)
+_JOINERS = r"[-._/:@+&=?%~\\#']"
+# A word, a code with its inner signs, or a run of unspaced script.
+_ASCII_CHUNK = re.compile(rf"\w++(?:{_JOINERS}{{1,3}}\w++)*+(?:\+\+|#)?", re.ASCII)
+_WORD = rf"(?:[^\W{_UNSPACED}]++|[{_WORD_MARKS}]++)++"
+CHUNK = re.compile(rf"[{_UNSPACED}]++|{_WORD}(?:{_JOINERS}{{1,3}}{_WORD})*+(?:\+\+|#)?")
+_UNSPACED_CHUNK = re.compile(rf"[{_UNSPACED}]")
+_IDEOGRAM = re.compile(
+    r"[\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+_MARKS = re.compile(
+    r"[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a"
+    r"\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed]+"
+)
+# Letters that Unicode does not decompose although people type them without their stroke.
+_LETTERS_WITHOUT_MARKS = str.maketrans(
+    {
+        "ø": "o",
+        "ł": "l",
+        "đ": "d",
+        "ð": "d",
+        "\u0131": "i",
+        "æ": "ae",
+        "œ": "oe",
+        "þ": "th",
+        "ħ": "h",
+    }
+)
+_PLAIN_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),
+        **dict.fromkeys("\u2010\u2011\u2212", "-"),
+        **dict.fromkeys("\u00ad\u200c\u200d\u2060\ufeff", None),  # invisible inside a word
+    }
+)
+
+_FRACTION = re.compile(r"[\u00bc-\u00be\u2150-\u215e]")
+
+_QUOTED = re.compile(
+    r'(?<!\w)"(?=\S)([^"]+)"'  # not the inch sign of 5" by 7"
+    r"|\u201c([^\u201c\u201d\u201e]+)\u201d"
+    r"|\u201e([^\u201c\u201d\u201e]+)[\u201c\u201d]"
+    r"|\u00ab([^\u00ab\u00bb]+)\u00bb"
+    r"|\u00bb([^\u00ab\u00bb]+)\u00ab"
+    r"|\u300c([^\u300c\u300d]+)\u300d"
+    r"|\u300e([^\u300e\u300f]+)\u300f"
+)
+
+_SEPARATORS = re.compile(rf"(?:{_JOINERS}|_)+")
+_THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:[,']\d{3})++(?![\d,])")
+_DECIMAL_COMMA = re.compile(r"(?<![\w.,])(\d+),(\d{1,2})(?![\d,])")
+_POINTED_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+")
+_ALPHABETIC = re.compile(rf"(?:[^\W\d_]++|[{_WORD_MARKS}]++)++")
+_HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+_RUNS = re.compile(rf"{_ALPHABETIC.pattern}|\d+")
+_POSSESSIVE = re.compile(r"'s$", re.IGNORECASE)
+
+_DETECTION_CHUNKS = 400  # enough function words to tell a language; keeps long texts cheap
+_CACHEABLE_CHUNK = 40  # characters; a cache of longer ones could hold whole documents
+
+
+def _chunks(text: str) -> list[str]:
+    """Words, codes and runs of unspaced script, in order and in their own case."""
+    if text.isascii():
+        return _ASCII_CHUNK.findall(plain_numbers(text))
+    return CHUNK.findall(plain_numbers(normal_characters(text)))
+
+
+def _without_separators(match: re.Match[str]) -> str:
+    return match[0].replace(",", "").replace("'", "")
+
+
+def _language(chunks: list[str]) -> str:
+    """The language of the Latin words, by function words, then by telling letters; or English."""
+    votes = Counter[str]()
+    for chunk in chunks[:_DETECTION_CHUNKS]:
+        word = chunk.casefold()
+        votes.update(LANGUAGES_BY_WORD.get(word, ()))
+        if not word.isascii():
+            for letter in LETTERS.keys() & set(word):
+                votes.update(LETTERS[letter])
+    # A tie goes to the first language of STOP_WORDS, English.
+    return max(STOP_WORDS, key=lambda language: votes[language])
+
+
+def _filed(chunk: str, language: str) -> Iterable[str]:
+    if _is_unspaced(chunk):
+        return (*_bigrams(chunk), *(_IDEOGRAM.findall(chunk) if len(chunk) > 1 else ()))
+    return _word_terms(chunk, language)
+
+
+def _asked(chunk: str, language: str) -> Iterable[str]:
+    return _bigrams(chunk) if _is_unspaced(chunk) else _word_terms(chunk, language)
+
+
+def _is_unspaced(chunk: str) -> bool:
+    return not chunk.isascii() and _UNSPACED_CHUNK.match(chunk) is not None
+
+
+def _bigrams(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
+
+
+def _word_terms(chunk: str, language: str) -> tuple[str, ...]:
+    if len(chunk) <= _CACHEABLE_CHUNK:
+        return _short_word_terms(chunk, language)
+    return _forms(chunk, language)
+
+
+@lru_cache(maxsize=1 << 15)
+def _short_word_terms(chunk: str, language: str) -> tuple[str, ...]:
+    return _forms(chunk, language)
+
+
+def _forms(chunk: str, language: str) -> tuple[str, ...]:
+    """The whole of a word or code, then its parts, each with its stem; no form twice."""
+    chunk = _POSSESSIVE.sub("", chunk)
+    if _is_alphabetic(chunk) and not _HUMPS.search(chunk):
+        return tuple(form for form in _stemmed(chunk, language) if form)
+    parts = [part for part in _SEPARATORS.split(chunk) if part]
+    # A hyphen or an apostrophe comes and goes ("e-mail", "dont"); a code's separators do not.
+    is_compound = all(map(_is_alphabetic, parts)) and not re.search(r"[^\w'-]|_", chunk)
+    found = _stemmed("".join(parts) if is_compound else chunk, language)
+    if _POINTED_THOUSANDS.fullmatch(chunk):
+        found.append(chunk.replace(".", ""))
+    for part in parts:
+        # What an elision leaves ("l'eau", "don't") is no word; a digit of a version is one.
+        if len(part) > 1 or not is_compound:
+            found.extend(_stemmed(part, language))
+        runs = [run for hump in _HUMPS.split(part) for run in _RUNS.findall(hump)]
+        for run in runs if len(runs) > 1 else ():
+            if len(run) > 1:
+                found.extend(_stemmed(run, language))
+    return tuple(form for form in dict.fromkeys(found) if form)
+
+
+def _stemmed(word: str, language: str) -> list[str]:
+    """The folded word and, where it differs, its folded stem."""
+    surface = folded(word)
+    if not _is_alphabetic(surface) or len(surface) > LONGEST_TERM:
+        return [_bounded(surface)]
+    # The stemmer sees the accents: its rules are written with them.
+    stem = folded(_stem(word.casefold(), _language_of_script(word) or language))
+    return [surface] if stem in {surface, ""} else [surface, stem]
+
+
+def _is_alphabetic(word: str) -> bool:
+    return word.isalpha() or _ALPHABETIC.fullmatch(word) is not None
+
+
+def _bounded(term: str) -> str:
+    if len(term) <= LONGEST_TERM:
+        return term
+    digest = blake2b(term.encode(errors="replace"), digest_size=8).hexdigest()
+    return f"{term[: LONGEST_TERM - len(digest) - 1]}~{digest}"
+
+
+def _language_of_script(word: str) -> str | None:
+    if word.isascii():
+        return None
+    first = ord(word[0])
+    return next((name for low, high, name in _SCRIPTS if low <= first <= high), None)
+
+
+# Scripts that by themselves choose a stemmer, so that a mixed text needs no second guess.
+_SCRIPTS = (
+    (0x0370, 0x03FF, "greek"),
+    (0x0400, 0x052F, "russian"),
+    (0x0530, 0x058F, "armenian"),
+    (0x0600, 0x06FF, "arabic"),
+    (0x0900, 0x097F, "hindi"),
+    (0x0B80, 0x0BFF, "tamil"),
+    (0x1F00, 0x1FFF, "greek"),
+)
+
+
+def _stem(word: str, language: str) -> str:
+    return str(_stemmer(language).stemWord(word))
+
+
+@lru_cache
+def _stemmer(language: str) -> Any:  # PyStemmer ships no types
+    return Stemmer.Stemmer(language, maxCacheSize=0)  # pyright: ignore[reportUnknownVariableType]
+
+
+def _is_phrase(quoted: str) -> bool:
+    chunks = _chunks(quoted)
+    return len(chunks) > 1 or any(_is_unspaced(chunk) and len(chunk) > 1 for chunk in chunks)

@@ -1,0 +1,132 @@
+"""The audit: who did what to which thing. Append-only; ids and hashes, never text."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from recollect.domain import Event, Json, UserId, WorkspaceId
+from recollect.store.pool import Db
+
+_INSERT = """
+    INSERT INTO event (
+        workspace_id, id, action, actor, user_id, thread_code, subject, details, reason, at
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(action)s, %(actor)s, %(user_id)s, %(thread_code)s,
+        %(subject)s, %(details)s, %(reason)s, %(at)s
+    )
+"""
+
+
+async def record(
+    db: Db,
+    workspace_id: WorkspaceId,
+    action: str,
+    *,
+    actor: str,
+    user_id: UserId | None,
+    details: Json,
+    at: datetime,
+    thread_code: str | None = None,
+    subject: str | None = None,
+    reason: str | None = None,
+) -> UUID:
+    """Write down one act in the transaction that performs it."""
+    event_id = uuid4()
+    await db.execute(
+        _INSERT,
+        {
+            "workspace_id": workspace_id,
+            "id": event_id,
+            "action": action,
+            "actor": actor,
+            "user_id": user_id,
+            "thread_code": thread_code,
+            "subject": subject,
+            "details": Jsonb(dict(details)),
+            "reason": reason,
+            "at": at,
+        },
+    )
+    return event_id
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Which events are meant."""
+
+    thread_code: str | None = None
+    subject: str | None = None
+    action: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+
+_COLUMNS = "id, action, actor, thread_code, subject, details, at"
+
+_PAGE = f"""
+    SELECT {_COLUMNS} FROM event
+    WHERE workspace_id = %(workspace_id)s
+        AND (%(thread_code)s::text IS NULL OR thread_code = %(thread_code)s)
+        AND (%(subject)s::text IS NULL OR subject = %(subject)s)
+        AND (%(action)s::text IS NULL OR action = %(action)s)
+        AND (%(created_after)s::timestamptz IS NULL OR at > %(created_after)s)
+        AND (%(created_before)s::timestamptz IS NULL OR at < %(created_before)s)
+        AND (%(after_at)s::timestamptz IS NULL
+             OR (at, id) < (%(after_at)s, %(after_id)s::uuid))
+    ORDER BY at DESC, id DESC
+    LIMIT %(limit)s
+"""
+
+
+async def page(
+    db: Db,
+    workspace_id: WorkspaceId,
+    wanted: EventFilter,
+    *,
+    after: Event | None,
+    limit: int,
+) -> list[Event]:
+    """Events, newest first, from just behind a given one on."""
+    async with db.cursor(row_factory=class_row(Event)) as cursor:
+        await cursor.execute(
+            _PAGE,
+            {
+                "workspace_id": workspace_id,
+                "thread_code": wanted.thread_code,
+                "subject": wanted.subject,
+                "action": wanted.action,
+                "created_after": wanted.created_after,
+                "created_before": wanted.created_before,
+                "after_at": after and after.at,
+                "after_id": after and after.id,
+                "limit": limit,
+            },
+        )
+        return await cursor.fetchall()
+
+
+_THREAD_CODE = """
+    SELECT thread_code FROM event
+    WHERE workspace_id = %(workspace_id)s AND left(thread_code, 12) = left(%(code)s, 12)
+    LIMIT 1
+"""
+
+
+async def thread_code(db: Db, workspace_id: WorkspaceId, code: str) -> str | None:
+    """The whole code behind a spelling, for a thread that may be gone: its traces stay."""
+    cursor = await db.execute(_THREAD_CODE, {"workspace_id": workspace_id, "code": code})
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+_FIND = f"SELECT {_COLUMNS} FROM event WHERE workspace_id = %(workspace_id)s AND id = %(id)s"
+
+
+async def find(db: Db, workspace_id: WorkspaceId, event_id: UUID) -> Event | None:
+    """One event."""
+    async with db.cursor(row_factory=class_row(Event)) as cursor:
+        await cursor.execute(_FIND, {"workspace_id": workspace_id, "id": event_id})
+        return await cursor.fetchone()

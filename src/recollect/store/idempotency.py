@@ -1,0 +1,136 @@
+"""Answers kept for a day, so that a repeated request is answered and not done again."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from psycopg.rows import class_row
+
+from recollect.domain import Once, WorkspaceId
+from recollect.store.pool import Db
+
+KEPT = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What is known of an earlier request under the same key."""
+
+    body_digest: bytes
+    is_done: bool
+    status: int | None
+    answer: bytes | None
+    media_type: str | None
+    locked_until: datetime
+
+
+_CLAIM = """
+    INSERT INTO idempotency AS earlier (
+        workspace_id, key_id, route, token, body_digest, created_at, locked_until
+    ) VALUES (
+        %(workspace_id)s, %(key_id)s, %(route)s, %(token)s, %(body_digest)s, %(now)s,
+        %(locked_until)s
+    )
+    ON CONFLICT (workspace_id, key_id, route, token) DO UPDATE
+    SET body_digest = EXCLUDED.body_digest, created_at = EXCLUDED.created_at,
+        locked_until = EXCLUDED.locked_until, is_done = false, status = NULL, answer = NULL,
+        media_type = NULL
+    WHERE earlier.created_at <= %(too_old)s
+        OR (NOT earlier.is_done AND earlier.locked_until <= %(now)s
+            AND earlier.body_digest = EXCLUDED.body_digest)
+"""
+_FIND = """
+    SELECT body_digest, is_done, status, answer, media_type, locked_until
+    FROM idempotency
+    WHERE workspace_id = %(workspace_id)s AND key_id = %(key_id)s AND route = %(route)s
+        AND token = %(token)s
+"""
+
+
+async def claim(
+    db: Db,
+    workspace_id: WorkspaceId,
+    once: Once,
+    body_digest: bytes,
+    *,
+    now: datetime,
+    locked_until: datetime,
+) -> Earlier | None:
+    """Take the key for this request, or hand back what is known of the earlier one.
+
+    A claim whose holder died before it did anything can be taken over when its lock has run out.
+    """
+    values = _values(workspace_id, once) | {
+        "body_digest": body_digest,
+        "now": now,
+        "locked_until": locked_until,
+        "too_old": now - KEPT,
+    }
+    if (await db.execute(_CLAIM, values)).rowcount:
+        return None
+    async with db.cursor(row_factory=class_row(Earlier)) as cursor:
+        await cursor.execute(_FIND, values)
+        return await cursor.fetchone()
+
+
+_MARK_DONE = """
+    UPDATE idempotency SET is_done = true
+    WHERE workspace_id = %(workspace_id)s AND key_id = %(key_id)s AND route = %(route)s
+        AND token = %(token)s
+"""
+
+
+async def mark_done(db: Db, workspace_id: WorkspaceId, once: Once) -> None:
+    """Say in the write's own transaction that the request was carried out."""
+    await db.execute(_MARK_DONE, _values(workspace_id, once))
+
+
+_KEEP = """
+    UPDATE idempotency
+    SET is_done = true, status = %(status)s, answer = %(answer)s, media_type = %(media_type)s
+    WHERE workspace_id = %(workspace_id)s AND key_id = %(key_id)s AND route = %(route)s
+        AND token = %(token)s
+"""
+
+
+async def keep(
+    db: Db,
+    workspace_id: WorkspaceId,
+    once: Once,
+    *,
+    status: int,
+    answer: bytes,
+    media_type: str | None,
+) -> None:
+    """Keep the answer for a repeat."""
+    values = {"status": status, "answer": answer, "media_type": media_type}
+    await db.execute(_KEEP, _values(workspace_id, once) | values)
+
+
+_RELEASE = """
+    DELETE FROM idempotency
+    WHERE workspace_id = %(workspace_id)s AND key_id = %(key_id)s AND route = %(route)s
+        AND token = %(token)s AND NOT is_done
+"""
+
+
+async def release(db: Db, workspace_id: WorkspaceId, once: Once) -> None:
+    """Forget a claim whose request failed without doing anything: a repeat may try again."""
+    await db.execute(_RELEASE, _values(workspace_id, once))
+
+
+_SWEEP = "DELETE FROM idempotency WHERE created_at < %(before)s"
+
+
+async def sweep(db: Db, now: datetime) -> int:
+    """Drop answers older than a day, in every workspace."""
+    return (await db.execute(_SWEEP, {"before": now - KEPT})).rowcount
+
+
+def _values(workspace_id: WorkspaceId, once: Once) -> dict[str, Any]:
+    return {
+        "workspace_id": workspace_id,
+        "key_id": once.key_id,
+        "route": once.route,
+        "token": once.token,
+    }

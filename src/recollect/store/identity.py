@@ -1,0 +1,229 @@
+"""Who there is: orgs, users, workspaces and API keys. Keys are stored as digests only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from psycopg.rows import class_row
+
+from recollect.domain import KeyId, OrgId, Right, UserId, WorkspaceId
+from recollect.store.pool import Db
+
+# Tells every process at once that a key was revoked or changed.
+CHANNEL = "recollect_keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A workspace and the org it belongs to."""
+
+    id: WorkspaceId
+    org_id: OrgId
+    name: str
+    embedder: str | None
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """An API key as it is kept: everything but the key."""
+
+    id: KeyId
+    org_id: OrgId
+    workspace_id: WorkspaceId
+    user_id: UserId
+    name: str
+    digest: bytes
+    prefix: str
+    last_four: str
+    rights: Sequence[Right]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+_ANY_ORG = "SELECT EXISTS (SELECT FROM org)"
+# One first run, however many processes start at once.
+_LOCK = "SELECT pg_advisory_xact_lock(7245018846214)"
+
+
+async def is_empty(db: Db) -> bool:
+    """Whether nobody lives here yet; holds the answer until the transaction ends."""
+    await db.execute(_LOCK)
+    row = await (await db.execute(_ANY_ORG)).fetchone()
+    return not (row and row[0])
+
+
+_ADD_ORG = "INSERT INTO org (id, name) VALUES (%(id)s, %(name)s)"
+_ADD_USER = """
+    INSERT INTO app_user (id, org_id, login, password_hash, is_admin)
+    VALUES (%(id)s, %(org_id)s, %(login)s, %(password_hash)s, %(is_admin)s)
+"""
+_ADD_WORKSPACE = """
+    INSERT INTO workspace (id, org_id, name, embedder, is_default)
+    VALUES (%(id)s, %(org_id)s, %(name)s, %(embedder)s, %(is_default)s)
+"""
+
+
+async def add_org(db: Db, name: str) -> OrgId:
+    """Found an org."""
+    org_id = uuid4()
+    await db.execute(_ADD_ORG, {"id": org_id, "name": name})
+    return OrgId(org_id)
+
+
+async def add_user(
+    db: Db, org_id: OrgId, login: str, *, password_hash: str | None, is_admin: bool
+) -> UserId:
+    """Add a user to an org."""
+    user_id = uuid4()
+    await db.execute(
+        _ADD_USER,
+        {
+            "id": user_id,
+            "org_id": org_id,
+            "login": login,
+            "password_hash": password_hash,
+            "is_admin": is_admin,
+        },
+    )
+    return UserId(user_id)
+
+
+async def add_workspace(
+    db: Db, org_id: OrgId, name: str, *, embedder: str | None = None, is_default: bool = False
+) -> WorkspaceId:
+    """Add a workspace to an org."""
+    workspace_id = uuid4()
+    await db.execute(
+        _ADD_WORKSPACE,
+        {
+            "id": workspace_id,
+            "org_id": org_id,
+            "name": name,
+            "embedder": embedder,
+            "is_default": is_default,
+        },
+    )
+    return WorkspaceId(workspace_id)
+
+
+_WORKSPACE_COLUMNS = "id, org_id, name, embedder, is_default"
+_WORKSPACES = f"SELECT {_WORKSPACE_COLUMNS} FROM workspace ORDER BY created_at, id"
+_FIND_WORKSPACE = f"""
+    SELECT {_WORKSPACE_COLUMNS} FROM workspace
+    WHERE (%(wanted)s::text IS NULL AND is_default)
+        OR name = %(wanted)s OR id::text = %(wanted)s
+    ORDER BY is_default DESC, created_at, id
+    LIMIT 2
+"""
+
+
+async def workspaces(db: Db) -> list[Workspace]:
+    """Every workspace, oldest first."""
+    async with db.cursor(row_factory=class_row(Workspace)) as cursor:
+        await cursor.execute(_WORKSPACES)
+        return await cursor.fetchall()
+
+
+async def find_workspace(db: Db, wanted: str | None) -> list[Workspace]:
+    """Workspaces of that name or id, the default ones when None; two show that it is ambiguous."""
+    async with db.cursor(row_factory=class_row(Workspace)) as cursor:
+        await cursor.execute(_FIND_WORKSPACE, {"wanted": wanted})
+        return await cursor.fetchall()
+
+
+_ADMIN_OF = """
+    SELECT id FROM app_user
+    WHERE org_id = %(org_id)s
+    ORDER BY is_admin DESC, created_at, id
+    LIMIT 1
+"""
+
+
+async def admin_of(db: Db, org_id: OrgId) -> UserId | None:
+    """The user in whose name an operator's key acts."""
+    row = await (await db.execute(_ADMIN_OF, {"org_id": org_id})).fetchone()
+    return UserId(row[0]) if row else None
+
+
+_ADD_KEY = """
+    INSERT INTO api_key (
+        id, org_id, workspace_id, user_id, name, digest, prefix, last_four, rights, created_at,
+        expires_at
+    ) VALUES (
+        %(id)s, %(org_id)s, %(workspace_id)s, %(user_id)s, %(name)s, %(digest)s, %(prefix)s,
+        %(last_four)s, %(rights)s, %(created_at)s, %(expires_at)s
+    )
+"""
+
+
+async def add_key(db: Db, key: KeyRecord) -> None:
+    """Store a key's digest and what it may do."""
+    await db.execute(
+        _ADD_KEY,
+        {
+            "id": key.id,
+            "org_id": key.org_id,
+            "workspace_id": key.workspace_id,
+            "user_id": key.user_id,
+            "name": key.name,
+            "digest": key.digest,
+            "prefix": key.prefix,
+            "last_four": key.last_four,
+            "rights": [right.value for right in key.rights],
+            "created_at": key.created_at,
+            "expires_at": key.expires_at,
+        },
+    )
+
+
+_KEY_COLUMNS = """
+    id, org_id, workspace_id, user_id, name, digest, prefix, last_four, rights, created_at,
+    expires_at, revoked_at, last_used_at
+"""
+_FIND_KEY = f"SELECT {_KEY_COLUMNS} FROM api_key WHERE digest = %(digest)s"
+_KEYS = f"SELECT {_KEY_COLUMNS} FROM api_key ORDER BY created_at, id"
+
+
+async def find_key(db: Db, digest: bytes) -> KeyRecord | None:
+    """The key with this digest, good or not."""
+    async with db.cursor(row_factory=class_row(KeyRecord)) as cursor:
+        await cursor.execute(_FIND_KEY, {"digest": digest})
+        return await cursor.fetchone()
+
+
+async def keys(db: Db) -> list[KeyRecord]:
+    """Every key, oldest first."""
+    async with db.cursor(row_factory=class_row(KeyRecord)) as cursor:
+        await cursor.execute(_KEYS)
+        return await cursor.fetchall()
+
+
+_REVOKE = """
+    UPDATE api_key SET revoked_at = %(now)s
+    WHERE revoked_at IS NULL AND (id::text = %(wanted)s OR name = %(wanted)s OR prefix = %(wanted)s)
+    RETURNING id
+"""
+_TELL = "SELECT pg_notify(%(channel)s, '')"
+
+
+async def revoke(db: Db, wanted: str, now: datetime) -> list[UUID]:
+    """Revoke the keys of that id, name or shown prefix, in every process at once."""
+    rows = await (await db.execute(_REVOKE, {"wanted": wanted, "now": now})).fetchall()
+    await db.execute(_TELL, {"channel": CHANNEL})
+    return [row[0] for row in rows]
+
+
+_TOUCH = """
+    UPDATE api_key SET last_used_at = %(now)s
+    WHERE id = %(id)s AND (last_used_at IS NULL OR last_used_at < %(stale)s)
+"""
+
+
+async def touch_key(db: Db, key_id: KeyId, now: datetime) -> None:
+    """Note that a key was used, at most once a minute."""
+    stale = now - timedelta(minutes=1)
+    await db.execute(_TOUCH, {"id": key_id, "now": now, "stale": stale})

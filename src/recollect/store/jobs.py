@@ -1,0 +1,310 @@
+"""The queue: jobs are written with what makes them necessary and claimed with a lease."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from recollect.domain import JobId, Json, WorkspaceId
+from recollect.store.pool import Db
+
+# The channel that wakes workers; whoever cannot listen polls.
+CHANNEL = "recollect_jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """Work to be done; while one with the same kind and key waits, a second adds nothing."""
+
+    kind: str
+    dedupe_key: str = ""
+    payload: Json = field(default_factory=dict[str, Any])
+    run_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A claimed job."""
+
+    workspace_id: WorkspaceId
+    id: JobId
+    kind: str
+    payload: Json
+    attempts: int
+
+
+_ENQUEUE = """
+    INSERT INTO job (
+        workspace_id, id, kind, dedupe_key, payload, status, run_after, created_at
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(kind)s, %(dedupe_key)s, %(payload)s, 'pending',
+        %(run_after)s, %(now)s
+    )
+    ON CONFLICT (workspace_id, kind, dedupe_key) WHERE status = 'pending'
+    DO UPDATE SET run_after = least(job.run_after, EXCLUDED.run_after)
+"""
+_WAKE = "SELECT pg_notify(%(channel)s, '')"
+
+
+async def enqueue(db: Db, workspace_id: WorkspaceId, new: Sequence[NewJob], now: datetime) -> None:
+    """Queue jobs in the caller's transaction: they exist exactly when it commits."""
+    if not new:
+        return
+    for job in new:
+        await db.execute(
+            _ENQUEUE,
+            {
+                "workspace_id": workspace_id,
+                "id": uuid4(),
+                "kind": job.kind,
+                "dedupe_key": job.dedupe_key,
+                "payload": Jsonb(dict(job.payload)),
+                "run_after": job.run_after or now,
+                "now": now,
+            },
+        )
+    await db.execute(_WAKE, {"channel": CHANNEL})
+
+
+_WAITING = """
+    SELECT EXISTS (
+        SELECT FROM job
+        WHERE workspace_id = %(workspace_id)s AND kind = %(kind)s AND status <> 'done'
+    )
+"""
+
+
+async def is_waiting(db: Db, workspace_id: WorkspaceId, kind: str) -> bool:
+    """Whether a job of this kind is queued, running or buried in the workspace."""
+    cursor = await db.execute(_WAITING, {"workspace_id": workspace_id, "kind": kind})
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+# everywhere: claiming is the one thing that looks at all workspaces; the job names its own.
+_CLAIM = """
+    WITH due AS (
+        SELECT workspace_id, id FROM job
+        WHERE status = 'pending' AND run_after <= %(now)s AND kind = ANY(%(kinds)s)
+        ORDER BY run_after, id
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    )
+    UPDATE job
+    SET status = 'running', attempts = attempts + 1, worker = %(worker)s,
+        locked_until = %(locked_until)s
+    FROM due
+    WHERE job.workspace_id = due.workspace_id AND job.id = due.id
+    RETURNING job.workspace_id, job.id, job.kind, job.payload, job.attempts
+"""
+
+
+async def claim(
+    db: Db,
+    kinds: Sequence[str],
+    *,
+    worker: str,
+    limit: int,
+    lease: timedelta,
+    now: datetime,
+) -> list[Job]:
+    """Take due jobs, of any workspace, that nobody else has."""
+    async with db.cursor(row_factory=class_row(Job)) as cursor:
+        await cursor.execute(
+            _CLAIM,
+            {
+                "kinds": list(kinds),
+                "worker": worker,
+                "limit": limit,
+                "locked_until": now + lease,
+                "now": now,
+            },
+        )
+        return await cursor.fetchall()
+
+
+# A worker that lost its lease must not touch the job: another has it by now.
+_EXTEND = """
+    UPDATE job SET locked_until = %(locked_until)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND status = 'running'
+        AND worker = %(worker)s AND attempts = %(attempts)s
+"""
+_FINISH = """
+    UPDATE job SET status = 'done', finished_at = %(now)s, locked_until = NULL, last_error = NULL
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND status = 'running'
+        AND worker = %(worker)s AND attempts = %(attempts)s
+"""
+# Two may wait under one key only if the second was queued while the first ran: it stands for both.
+_RETRY = """
+    UPDATE job
+    SET status = CASE WHEN EXISTS (
+            SELECT FROM job twin
+            WHERE twin.workspace_id = job.workspace_id AND twin.kind = job.kind
+                AND twin.dedupe_key = job.dedupe_key AND twin.status = 'pending'
+        ) THEN 'done' ELSE 'pending' END,
+        attempts = attempts - %(forgiven)s, run_after = %(run_after)s, locked_until = NULL,
+        last_error = %(error)s, finished_at = %(now)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND status = 'running'
+        AND worker = %(worker)s AND attempts = %(attempts)s
+"""
+_BURY = """
+    UPDATE job
+    SET status = 'buried', finished_at = %(now)s, locked_until = NULL, last_error = %(error)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND status = 'running'
+        AND worker = %(worker)s AND attempts = %(attempts)s
+"""
+
+
+async def extend(db: Db, job: Job, *, worker: str, lease: timedelta, now: datetime) -> bool:
+    """Heartbeat: keep a job; False when it was lost to another worker."""
+    values = _held(job, worker) | {"locked_until": now + lease}
+    return (await db.execute(_EXTEND, values)).rowcount > 0
+
+
+async def finish(db: Db, job: Job, *, worker: str, now: datetime) -> bool:
+    """Mark a job done; False when its lease was lost."""
+    return (await db.execute(_FINISH, _held(job, worker) | {"now": now})).rowcount > 0
+
+
+async def retry(
+    db: Db,
+    job: Job,
+    *,
+    worker: str,
+    error: str,
+    run_after: datetime,
+    counts: bool,
+    now: datetime,
+) -> None:
+    """Put a job back for later; a try that `counts` uses one up."""
+    values = {"error": error, "run_after": run_after, "forgiven": 0 if counts else 1, "now": now}
+    await db.execute(_RETRY, _held(job, worker) | values)
+
+
+async def bury(db: Db, job: Job, *, worker: str, error: str, now: datetime) -> None:
+    """Give a job up, visibly."""
+    await db.execute(_BURY, _held(job, worker) | {"error": error, "now": now})
+
+
+def _held(job: Job, worker: str) -> dict[str, Any]:
+    return {
+        "workspace_id": job.workspace_id,
+        "id": job.id,
+        "worker": worker,
+        "attempts": job.attempts,
+    }
+
+
+_ABANDONED = """
+    WITH lost AS (
+        SELECT workspace_id, id FROM job
+        WHERE status = 'running' AND locked_until < %(now)s
+        FOR UPDATE SKIP LOCKED
+    )
+    UPDATE job
+    SET status = CASE WHEN EXISTS (
+            SELECT FROM job twin
+            WHERE twin.workspace_id = job.workspace_id AND twin.kind = job.kind
+                AND twin.dedupe_key = job.dedupe_key AND twin.status = 'pending'
+        ) THEN 'done' ELSE 'pending' END,
+        locked_until = NULL, run_after = %(now)s, finished_at = %(now)s
+    FROM lost
+    WHERE job.workspace_id = lost.workspace_id AND job.id = lost.id
+"""
+
+
+async def release_abandoned(db: Db, now: datetime) -> int:
+    """Put back jobs whose worker let the lease run out, in every workspace."""
+    return (await db.execute(_ABANDONED, {"now": now})).rowcount
+
+
+_SWEEP = """
+    DELETE FROM job
+    WHERE (workspace_id, id) IN (
+        SELECT workspace_id, id FROM job
+        WHERE status = 'done' AND finished_at < %(before)s
+        LIMIT %(limit)s
+    )
+"""
+
+
+async def sweep(db: Db, before: datetime, limit: int) -> int:
+    """Delete finished jobs of long ago, in every workspace."""
+    return (await db.execute(_SWEEP, {"before": before, "limit": limit})).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A job as an operator sees it."""
+
+    workspace_id: WorkspaceId
+    id: JobId
+    kind: str
+    status: str
+    attempts: int
+    run_after: datetime
+    last_error: str | None
+    created_at: datetime
+
+
+_LIST = """
+    SELECT workspace_id, id, kind, status, attempts, run_after, last_error, created_at
+    FROM job
+    WHERE (%(status)s::text IS NULL OR status = %(status)s)
+    ORDER BY created_at DESC, id
+    LIMIT %(limit)s
+"""
+
+
+async def listed(db: Db, *, status: str | None, limit: int) -> list[Listed]:
+    """Jobs of every workspace, newest first, for the operator."""
+    async with db.cursor(row_factory=class_row(Listed)) as cursor:
+        await cursor.execute(_LIST, {"status": status, "limit": limit})
+        return await cursor.fetchall()
+
+
+_REVIVE = """
+    UPDATE job
+    SET status = 'pending', attempts = 0, run_after = %(now)s, finished_at = NULL
+    WHERE status = 'buried' AND (%(id)s::uuid IS NULL OR id = %(id)s)
+        AND NOT EXISTS (
+            SELECT FROM job twin
+            WHERE twin.workspace_id = job.workspace_id AND twin.kind = job.kind
+                AND twin.dedupe_key = job.dedupe_key AND twin.status = 'pending'
+        )
+"""
+
+
+async def revive(db: Db, job_id: JobId | None, now: datetime) -> int:
+    """Let one buried job, or all of them, try again."""
+    revived = (await db.execute(_REVIVE, {"id": job_id, "now": now})).rowcount
+    await db.execute(_WAKE, {"channel": CHANNEL})
+    return revived
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many jobs are in a state, and since when the oldest of them has been due."""
+
+    status: str
+    count: int
+    oldest: datetime | None
+
+
+_DEPTH = """
+    SELECT status, count(*) AS count, min(run_after) AS oldest
+    FROM job
+    WHERE status <> 'done'
+    GROUP BY status
+"""
+
+
+async def depth(db: Db) -> list[Depth]:
+    """The queue of every workspace, counted by state."""
+    async with db.cursor(row_factory=class_row(Depth)) as cursor:
+        await cursor.execute(_DEPTH)
+        return await cursor.fetchall()

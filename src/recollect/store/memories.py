@@ -1,0 +1,324 @@
+"""The rows of `memory`: insert, find, list, change, hide, remove."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row, kwargs_row
+from psycopg.types.json import Jsonb
+
+from recollect.domain import (
+    Filter,
+    Lifecycle,
+    Memory,
+    MemoryId,
+    Origin,
+    Ref,
+    Scope,
+    ThreadId,
+    WorkspaceId,
+)
+from recollect.store.pool import Db
+
+# Everything a `Memory` has. `has_vector` speaks of any generation: the one that serves, or, while
+# a new model moves in, the one that still does.
+COLUMNS = """
+    m.id, m.code, m.workspace_id, m.org_id, m.user_id, m.thread_id, t.code AS thread_code,
+    m.subject, m.content, m.summary, m.key, m.category, m.kind, m.tags, m.metadata, m.importance,
+    m.importance_base, m.pinned, m.expires_at, m.valid_from, m.valid_until, m.superseded_by,
+    m.lifecycle, m.scope, m.origin, m.origin_label, m.source_note, m.reason, m.quote,
+    m.wants_vector, m.created_at, m.updated_at, m.last_accessed_at, m.access_count, m.deleted_at,
+    m.version,
+    EXISTS (
+        SELECT FROM memory_vector v
+        WHERE v.workspace_id = m.workspace_id AND v.memory_id = m.id
+    ) AS has_vector
+"""
+_WITH_THREAD = """
+    FROM memory m
+    LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
+"""
+
+# Alive: not forgotten, not past its time, not replaced by a later statement.
+LIVE = """
+    m.deleted_at IS NULL
+    AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+    AND (m.valid_until IS NULL OR m.valid_until > %(now)s)
+"""
+
+MATCHES = """
+    (%(thread_id)s::uuid IS NULL OR m.thread_id = %(thread_id)s)
+    AND (%(subject)s::text IS NULL OR m.subject = %(subject)s)
+    AND (%(categories)s::text[] IS NULL
+         OR coalesce(m.category, %(uncategorised)s) = ANY(%(categories)s))
+    AND (%(tags)s::text[] IS NULL OR m.tags && %(tags)s)
+    AND (%(pinned)s::boolean IS NULL OR m.pinned = %(pinned)s)
+"""
+
+
+def matching(wanted: Filter) -> dict[str, Any]:
+    """The values `MATCHES` names."""
+    return {
+        "thread_id": wanted.thread_id,
+        "subject": wanted.subject,
+        "categories": None if wanted.categories is None else list(wanted.categories),
+        "uncategorised": wanted.uncategorised,
+        "tags": None if wanted.tags is None else list(wanted.tags),
+        "pinned": wanted.pinned,
+    }
+
+
+_INSERT = """
+    INSERT INTO memory (
+        workspace_id, id, code, org_id, user_id, thread_id, subject, content, summary, key,
+        category, kind, tags, metadata, importance, importance_base, pinned, expires_at,
+        valid_from, valid_until, superseded_by, lifecycle, scope, origin, origin_label,
+        source_note, reason, quote, wants_vector, content_digest, created_at, updated_at
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(code)s, %(org_id)s, %(user_id)s, %(thread_id)s, %(subject)s,
+        %(content)s, %(summary)s, %(key)s, %(category)s, %(kind)s, %(tags)s, %(metadata)s,
+        %(importance)s, %(importance_base)s, %(pinned)s, %(expires_at)s, %(valid_from)s,
+        %(valid_until)s, %(superseded_by)s, %(lifecycle)s, %(scope)s, %(origin)s,
+        %(origin_label)s, %(source_note)s, %(reason)s, %(quote)s, %(wants_vector)s,
+        %(content_digest)s, %(created_at)s, %(updated_at)s
+    )
+"""
+
+
+async def insert(db: Db, memory: Memory, content_digest: bytes) -> None:
+    """Store a new memory in its workspace."""
+    await db.execute(_INSERT, _parameters(memory, content_digest))
+
+
+_FIND_BY_ID = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = %(id)s AND {LIVE}
+"""
+_FIND_BY_CODE = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND left(m.code, 12) = left(%(code)s, 12)
+        AND starts_with(m.code, %(code)s) AND {LIVE}
+"""
+
+
+async def find(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Memory | None:
+    """The live memory of any spelling of its id."""
+    query = _FIND_BY_ID if ref.id else _FIND_BY_CODE
+    found = await _fetch(
+        db, query, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+    )
+    return found[0] if found else None
+
+
+_FIND_ALL = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s) AND {LIVE}
+"""
+
+
+async def find_all(
+    db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime
+) -> dict[MemoryId, Memory]:
+    """Those of the ids that are alive in this workspace."""
+    values = {"workspace_id": workspace_id, "ids": list(ids), "now": now}
+    return {memory.id: memory for memory in await _fetch(db, _FIND_ALL, values)}
+
+
+_LOCK_BY_ID = """
+    SELECT m.id FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = %(id)s
+    FOR UPDATE
+"""
+_LOCK_BY_CODE = """
+    SELECT m.id FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND left(m.code, 12) = left(%(code)s, 12)
+        AND starts_with(m.code, %(code)s)
+    FOR UPDATE
+"""
+
+
+async def lock(db: Db, workspace_id: WorkspaceId, ref: Ref) -> MemoryId | None:
+    """Hold the row, forgotten or not, until the transaction ends: changes come one by one."""
+    query = _LOCK_BY_ID if ref.id else _LOCK_BY_CODE
+    cursor = await db.execute(query, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code})
+    row = await cursor.fetchone()
+    return MemoryId(row[0]) if row else None
+
+
+_PAGE = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND {LIVE} AND {MATCHES}
+        AND (%(after_at)s::timestamptz IS NULL
+             OR (m.created_at, m.id) < (%(after_at)s, %(after_id)s::uuid))
+    ORDER BY m.created_at DESC, m.id DESC
+    LIMIT %(limit)s
+"""
+
+
+async def page(
+    db: Db,
+    workspace_id: WorkspaceId,
+    wanted: Filter,
+    *,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+    now: datetime,
+) -> list[Memory]:
+    """Live memories, newest first, from just behind a given row on."""
+    after_at, after_id = after or (None, None)
+    return await _fetch(
+        db,
+        _PAGE,
+        {
+            "workspace_id": workspace_id,
+            **matching(wanted),
+            "after_at": after_at,
+            "after_id": after_id,
+            "limit": limit,
+            "now": now,
+        },
+    )
+
+
+_PLACE = """
+    SELECT m.created_at, m.id FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s
+        AND (m.id = %(id)s OR left(m.code, 12) = left(%(code)s, 12))
+"""
+
+
+async def place(db: Db, workspace_id: WorkspaceId, ref: Ref) -> tuple[datetime, UUID] | None:
+    """Where a memory stands in the list; one forgotten since still marks its place."""
+    cursor = await db.execute(
+        _PLACE, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code}
+    )
+    row = await cursor.fetchone()
+    return (row[0], row[1]) if row else None
+
+
+_UPDATE = """
+    UPDATE memory SET
+        content = %(content)s, summary = %(summary)s, key = %(key)s, category = %(category)s,
+        kind = %(kind)s, tags = %(tags)s, metadata = %(metadata)s, importance = %(importance)s,
+        importance_base = %(importance_base)s, pinned = %(pinned)s, expires_at = %(expires_at)s,
+        valid_from = %(valid_from)s, valid_until = %(valid_until)s, subject = %(subject)s,
+        content_digest = %(content_digest)s, updated_at = %(updated_at)s, version = %(version)s,
+        vector_refused = false
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+
+
+async def update(db: Db, memory: Memory, content_digest: bytes) -> None:
+    """Write what may change of a memory whose row is locked."""
+    await db.execute(_UPDATE, _parameters(memory, content_digest) | {"version": memory.version})
+
+
+_HIDE = """
+    UPDATE memory
+    SET deleted_at = %(now)s, delete_reason = %(reason)s, updated_at = %(now)s,
+        version = version + 1
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND deleted_at IS NULL
+"""
+
+
+async def hide(
+    db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, *, reason: str | None, now: datetime
+) -> bool:
+    """Soft-delete; False when it was hidden already."""
+    values = {"workspace_id": workspace_id, "id": memory_id, "reason": reason, "now": now}
+    return (await db.execute(_HIDE, values)).rowcount > 0
+
+
+_REMOVE = "DELETE FROM memory WHERE workspace_id = %(workspace_id)s AND id = ANY(%(ids)s)"
+
+
+async def remove(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> int:
+    """Delete rows for good; vectors and terms follow by foreign key, postings by `words.remove`."""
+    values = {"workspace_id": workspace_id, "ids": list(ids)}
+    return (await db.execute(_REMOVE, values)).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What the audit keeps of a memory that goes for good."""
+
+    code: str
+    version: int
+    digest: str
+    thread_code: str | None
+    subject: str | None
+
+
+_TRACES = """
+    SELECT m.code, m.version, encode(sha256(convert_to(m.content, 'UTF8')), 'hex') AS digest,
+        t.code AS thread_code, m.subject
+    FROM memory m
+    LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s)
+"""
+
+
+async def traces(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> list[Trace]:
+    """Address and hash of memories, hidden ones too."""
+    async with db.cursor(row_factory=class_row(Trace)) as cursor:
+        await cursor.execute(_TRACES, {"workspace_id": workspace_id, "ids": list(ids)})
+        return await cursor.fetchall()
+
+
+_OF_THREAD = """
+    SELECT m.id FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+    FOR UPDATE
+"""
+
+
+async def ids_of_thread(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> list[MemoryId]:
+    """Every memory that came from a thread, forgotten ones too, held until the transaction ends."""
+    cursor = await db.execute(_OF_THREAD, {"workspace_id": workspace_id, "thread_id": thread_id})
+    return [MemoryId(row[0]) for row in await cursor.fetchall()]
+
+
+_SAME_TEXT = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND m.content_digest = %(content_digest)s AND {LIVE}
+    ORDER BY m.created_at, m.id
+    LIMIT 1
+"""
+
+
+async def find_same_text(
+    db: Db, workspace_id: WorkspaceId, content_digest: bytes, now: datetime
+) -> Memory | None:
+    """The oldest live memory whose normalised text is the same."""
+    found = await _fetch(
+        db,
+        _SAME_TEXT,
+        {"workspace_id": workspace_id, "content_digest": content_digest, "now": now},
+    )
+    return found[0] if found else None
+
+
+def _parameters(memory: Memory, content_digest: bytes) -> dict[str, Any]:
+    values = asdict(memory)
+    return values | {
+        "tags": list(memory.tags),
+        "metadata": Jsonb(dict(memory.metadata)),
+        "content_digest": content_digest,
+    }
+
+
+async def _fetch(db: Db, query: Any, values: dict[str, Any]) -> list[Memory]:
+    async with db.cursor(row_factory=kwargs_row(memory_from_row)) as cursor:
+        await cursor.execute(query, values)
+        return await cursor.fetchall()
+
+
+def memory_from_row(**row: Any) -> Memory:
+    """A `Memory` from a row of `COLUMNS`."""
+    row["lifecycle"] = Lifecycle(row["lifecycle"])
+    row["scope"] = Scope(row["scope"])
+    row["origin"] = Origin(row["origin"])
+    row["tags"] = tuple(row["tags"])
+    return Memory(**row)

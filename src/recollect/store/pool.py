@@ -1,0 +1,114 @@
+"""Connections and transactions. Every transaction says which workspace it is for."""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import psycopg
+from pgvector.psycopg import register_vector_async
+from psycopg import sql
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from recollect.domain import WorkspaceId
+from recollect.errors import Unavailable
+
+Db = psycopg.AsyncConnection[TupleRow]
+
+# How long a request waits for a free connection before it is told that we are overloaded.
+CHECKOUT_SECONDS = 10.0
+
+_BEGIN = sql.SQL("BEGIN; SET LOCAL recollect.workspace = {}")
+_BEGIN_READING = sql.SQL("BEGIN READ ONLY; SET LOCAL recollect.workspace = {}")
+_BEGIN_EVERYWHERE = sql.SQL("BEGIN; SET LOCAL recollect.reach = 'everywhere'")
+
+
+class Pool:
+    """A bounded set of connections to one PostgreSQL."""
+
+    def __init__(self, url: str, *, size: int, behind_pgbouncer: bool = False) -> None:
+        self.url = url
+        self._pool: AsyncConnectionPool[Db] = AsyncConnectionPool(
+            url,
+            min_size=min(2, size),
+            max_size=size,
+            timeout=CHECKOUT_SECONDS,
+            open=False,
+            configure=_configure,
+            kwargs={
+                "autocommit": True,
+                # PgBouncer in transaction mode hands each transaction another server connection.
+                "prepare_threshold": None if behind_pgbouncer else 2,
+            },
+        )
+
+    async def open(self) -> None:
+        """Connect; raise `Unavailable` when the database does not answer."""
+        try:
+            await self._pool.open(wait=True, timeout=CHECKOUT_SECONDS)
+        except PoolTimeout as error:
+            raise Unavailable("database") from error
+
+    async def close(self) -> None:
+        """Give every connection back to the server."""
+        await self._pool.close()
+
+    def writing(self, workspace_id: WorkspaceId) -> AbstractAsyncContextManager[Db]:
+        """A transaction that sees and changes one workspace, committed when the block ends."""
+        return self._transaction(_BEGIN.format(sql.Literal(str(workspace_id))))
+
+    def reading(self, workspace_id: WorkspaceId) -> AbstractAsyncContextManager[Db]:
+        """A transaction that sees one workspace and can change nothing."""
+        return self._transaction(_BEGIN_READING.format(sql.Literal(str(workspace_id))))
+
+    def everywhere(self) -> AbstractAsyncContextManager[Db]:
+        """A transaction over all workspaces: for the queue, sweeps and identity tables."""
+        return self._transaction(_BEGIN_EVERYWHERE)
+
+    @property
+    def statistics(self) -> dict[str, int]:
+        """What the pool counts about itself."""
+        return self._pool.get_stats()
+
+    @asynccontextmanager
+    async def _transaction(self, begin: sql.SQL | sql.Composed) -> AsyncGenerator[Db]:
+        connection = await self._begin(begin)
+        try:
+            try:
+                yield connection
+            except BaseException:
+                await connection.rollback()
+                raise
+            await connection.commit()
+        except psycopg.OperationalError as error:
+            raise Unavailable("database") from error
+        finally:
+            await self._pool.putconn(connection)
+
+    async def _begin(self, begin: sql.SQL | sql.Composed) -> Db:
+        # A connection that died with the server fails here, before anything was done: the pool
+        # drops it and the next one is tried. That costs no round trip, as asking first would.
+        for _ in range(self._pool.max_size + 1):
+            try:
+                connection = await self._pool.getconn()
+            except PoolTimeout as error:
+                raise Unavailable("database") from error
+            try:
+                await connection.execute(begin)
+            except psycopg.OperationalError:
+                await self._pool.putconn(connection)
+            except BaseException:
+                await self._pool.putconn(connection)
+                raise
+            else:
+                return connection
+        raise Unavailable("database")
+
+
+async def _configure(connection: Db) -> None:
+    await register_vector_async(connection)
+
+
+def conceal(url: str) -> str:
+    """The URL with its password blotted out, fit to be shown."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", url)

@@ -1,0 +1,341 @@
+"""Threads with their versioned state and their turns."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from recollect.domain import Json, Ref, StateVersion, Thread, ThreadId, Turn, WorkspaceId
+from recollect.store.pool import Db
+
+_COLUMNS = """
+    t.id, t.code, t.workspace_id, t.agent, t.subject, t.metadata, t.state, t.state_version,
+    t.created_at, t.updated_at, t.expires_at, t.turn_count,
+    (SELECT count(*) FROM memory m
+     WHERE m.workspace_id = t.workspace_id AND m.thread_id = t.id AND m.deleted_at IS NULL
+    ) AS memory_count
+"""
+
+_INSERT = """
+    INSERT INTO thread (
+        workspace_id, id, code, agent, subject, metadata, state, state_version, created_at,
+        updated_at, expires_at
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(code)s, %(agent)s, %(subject)s, %(metadata)s, %(state)s,
+        %(state_version)s, %(created_at)s, %(updated_at)s, %(expires_at)s
+    )
+"""
+
+
+async def insert(db: Db, thread: Thread) -> None:
+    """Store a new thread and the first version of its state."""
+    values = asdict(thread) | {
+        "metadata": Jsonb(dict(thread.metadata)),
+        "state": Jsonb(dict(thread.state)),
+    }
+    await db.execute(_INSERT, values)
+    await _keep_version(db, thread, reasoning=None, at=thread.created_at)
+
+
+_FIND_BY_ID = f"""
+    SELECT {_COLUMNS} FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND t.id = %(id)s
+        AND (t.expires_at IS NULL OR t.expires_at > %(now)s)
+"""
+_FIND_BY_CODE = f"""
+    SELECT {_COLUMNS} FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND left(t.code, 12) = left(%(code)s, 12)
+        AND starts_with(t.code, %(code)s)
+        AND (t.expires_at IS NULL OR t.expires_at > %(now)s)
+"""
+
+
+async def find(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Thread | None:
+    """The thread of any spelling of its id, unless its time is up."""
+    query = _FIND_BY_ID if ref.id else _FIND_BY_CODE
+    async with db.cursor(row_factory=class_row(Thread)) as cursor:
+        await cursor.execute(
+            query, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+        )
+        return await cursor.fetchone()
+
+
+_IDENTIFY = """
+    SELECT t.id FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s
+        AND (t.id = %(id)s
+             OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
+"""
+
+
+async def identify(db: Db, workspace_id: WorkspaceId, ref: Ref) -> ThreadId | None:
+    """The id behind a spelling, for a thread whose time may be up: its memories outlive it."""
+    cursor = await db.execute(
+        _IDENTIFY, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code}
+    )
+    row = await cursor.fetchone()
+    return ThreadId(row[0]) if row else None
+
+
+_LOCK = """
+    SELECT t.id FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND t.id = %(id)s
+    FOR UPDATE
+"""
+
+
+async def lock(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> None:
+    """Hold the thread until the transaction ends, so that versions and turns count without gaps."""
+    await db.execute(_LOCK, {"workspace_id": workspace_id, "id": thread_id})
+
+
+_PAGE = f"""
+    SELECT {_COLUMNS} FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s
+        AND (t.expires_at IS NULL OR t.expires_at > %(now)s)
+        AND (%(agent)s::text IS NULL OR t.agent = %(agent)s)
+        AND (%(subject)s::text IS NULL OR t.subject = %(subject)s)
+        AND (%(created_after)s::timestamptz IS NULL OR t.created_at > %(created_after)s)
+        AND (%(after_at)s::timestamptz IS NULL
+             OR (t.created_at, t.id) < (%(after_at)s, %(after_id)s::uuid))
+    ORDER BY t.created_at DESC, t.id DESC
+    LIMIT %(limit)s
+"""
+
+
+async def page(
+    db: Db,
+    workspace_id: WorkspaceId,
+    *,
+    agent: str | None,
+    subject: str | None,
+    created_after: datetime | None,
+    after: Thread | None,
+    limit: int,
+    now: datetime,
+) -> list[Thread]:
+    """Threads, newest first, from just behind a given one on."""
+    async with db.cursor(row_factory=class_row(Thread)) as cursor:
+        await cursor.execute(
+            _PAGE,
+            {
+                "workspace_id": workspace_id,
+                "agent": agent,
+                "subject": subject,
+                "created_after": created_after,
+                "after_at": after and after.created_at,
+                "after_id": after and after.id,
+                "limit": limit,
+                "now": now,
+            },
+        )
+        return await cursor.fetchall()
+
+
+_REMOVE = "DELETE FROM thread WHERE workspace_id = %(workspace_id)s AND id = %(id)s"
+
+
+async def remove(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> None:
+    """Delete a thread with its state and turns; its memories are another matter."""
+    await db.execute(_REMOVE, {"workspace_id": workspace_id, "id": thread_id})
+
+
+_SET_STATE = """
+    UPDATE thread
+    SET state = %(state)s, state_version = %(version)s, updated_at = %(at)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+_KEEP_VERSION = """
+    INSERT INTO thread_state (workspace_id, thread_id, version, state, reasoning, created_at)
+    VALUES (%(workspace_id)s, %(id)s, %(version)s, %(state)s, %(reasoning)s, %(at)s)
+"""
+
+
+async def set_state(db: Db, thread: Thread, *, reasoning: str | None, at: datetime) -> None:
+    """Make the thread's state and version current and keep them in its history."""
+    await db.execute(_SET_STATE, _version(thread, reasoning, at))
+    await _keep_version(db, thread, reasoning=reasoning, at=at)
+
+
+async def _keep_version(db: Db, thread: Thread, *, reasoning: str | None, at: datetime) -> None:
+    await db.execute(_KEEP_VERSION, _version(thread, reasoning, at))
+
+
+def _version(thread: Thread, reasoning: str | None, at: datetime) -> dict[str, Any]:
+    return {
+        "workspace_id": thread.workspace_id,
+        "id": thread.id,
+        "version": thread.state_version,
+        "state": Jsonb(dict(thread.state)),
+        "reasoning": reasoning,
+        "at": at,
+    }
+
+
+_HISTORY = """
+    SELECT version, state, reasoning, created_at
+    FROM thread_state
+    WHERE workspace_id = %(workspace_id)s AND thread_id = %(thread_id)s
+        AND (%(version)s::integer IS NULL OR version = %(version)s)
+        AND (%(before)s::integer IS NULL OR version < %(before)s)
+    ORDER BY version DESC
+    LIMIT %(limit)s
+"""
+
+
+async def history(
+    db: Db,
+    workspace_id: WorkspaceId,
+    thread_id: ThreadId,
+    *,
+    version: int | None = None,
+    before: int | None = None,
+    limit: int,
+) -> list[StateVersion]:
+    """Versions of a thread's state, newest first."""
+    async with db.cursor(row_factory=class_row(StateVersion)) as cursor:
+        await cursor.execute(
+            _HISTORY,
+            {
+                "workspace_id": workspace_id,
+                "thread_id": thread_id,
+                "version": version,
+                "before": before,
+                "limit": limit,
+            },
+        )
+        return await cursor.fetchall()
+
+
+_COUNT_TURN = """
+    UPDATE thread SET turn_count = turn_count + 1, updated_at = %(at)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(thread_id)s
+    RETURNING turn_count
+"""
+_ADD_TURN = """
+    INSERT INTO turn (
+        workspace_id, thread_id, number, id, code, input, output, reasoning, metadata, created_at
+    ) VALUES (
+        %(workspace_id)s, %(thread_id)s, %(number)s, %(id)s, %(code)s, %(input)s, %(output)s,
+        %(reasoning)s, %(metadata)s, %(at)s
+    )
+"""
+
+
+async def add_turn(
+    db: Db,
+    workspace_id: WorkspaceId,
+    thread_id: ThreadId,
+    *,
+    turn_id: UUID,
+    code: str,
+    given: Json,
+    answered: Json,
+    reasoning: str | None,
+    metadata: Json,
+    at: datetime,
+) -> Turn:
+    """Append a turn under the next number."""
+    values: dict[str, Any] = {"workspace_id": workspace_id, "thread_id": thread_id, "at": at}
+    row = await (await db.execute(_COUNT_TURN, values)).fetchone()
+    assert row
+    values |= {
+        "number": row[0],
+        "id": turn_id,
+        "code": code,
+        "input": Jsonb(dict(given)),
+        "output": Jsonb(dict(answered)),
+        "reasoning": reasoning,
+        "metadata": Jsonb(dict(metadata)),
+    }
+    await db.execute(_ADD_TURN, values)
+    return Turn(turn_id, code, thread_id, row[0], given, answered, reasoning, metadata, at)
+
+
+_TURNS = """
+    SELECT id, code, thread_id, number, input, output, reasoning, metadata, created_at
+    FROM turn
+    WHERE workspace_id = %(workspace_id)s AND thread_id = %(thread_id)s
+        AND (%(before)s::integer IS NULL OR number < %(before)s)
+    ORDER BY number DESC
+    LIMIT %(limit)s
+"""
+
+
+async def turns(
+    db: Db,
+    workspace_id: WorkspaceId,
+    thread_id: ThreadId,
+    *,
+    before: int | None,
+    limit: int,
+) -> list[Turn]:
+    """Turns of a thread, newest first."""
+    async with db.cursor(row_factory=class_row(Turn)) as cursor:
+        await cursor.execute(
+            _TURNS,
+            {
+                "workspace_id": workspace_id,
+                "thread_id": thread_id,
+                "before": before,
+                "limit": limit,
+            },
+        )
+        return await cursor.fetchall()
+
+
+_TURN_NUMBER = """
+    SELECT number FROM turn
+    WHERE workspace_id = %(workspace_id)s AND thread_id = %(thread_id)s
+        AND (id = %(id)s OR (left(code, 12) = left(%(code)s, 12) AND starts_with(code, %(code)s)))
+"""
+
+
+async def turn_number(
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, ref: Ref
+) -> int | None:
+    """The number of a turn of this thread."""
+    cursor = await db.execute(
+        _TURN_NUMBER,
+        {
+            "workspace_id": workspace_id,
+            "thread_id": thread_id,
+            "id": ref.id,
+            "code": ref.code,
+        },
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+_EMPTY_EXPIRED = """
+    WITH ended AS (
+        SELECT workspace_id, id FROM thread
+        WHERE expires_at < %(now)s AND state_version >= 0
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ),
+    forgotten_states AS (
+        DELETE FROM thread_state s USING ended
+        WHERE s.workspace_id = ended.workspace_id AND s.thread_id = ended.id
+    ),
+    forgotten_turns AS (
+        DELETE FROM turn USING ended
+        WHERE turn.workspace_id = ended.workspace_id AND turn.thread_id = ended.id
+    )
+    UPDATE thread t
+    SET state = '{}', metadata = '{}', state_version = -1
+    FROM ended
+    WHERE t.workspace_id = ended.workspace_id AND t.id = ended.id
+"""
+
+
+async def empty_expired(db: Db, now: datetime, limit: int) -> int:
+    """Wipe state and turns of threads whose time is up, in every workspace.
+
+    The bare row stays, because memories name the thread they came from.
+    """
+    return (await db.execute(_EMPTY_EXPIRED, {"now": now, "limit": limit})).rowcount
