@@ -87,13 +87,19 @@ class Settings:
 
 
 def read_settings(
-    environment: Mapping[str, str] | None = None, file: Path | None = None
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Settings from the environment over those in the file; raise `Invalid` on anything unknown."""
+    """Settings from the command line, the environment and the file, in that order of weight.
+
+    Raises `Invalid` on anything unknown: a setting nobody reads is a mistake nobody sees.
+    """
     env = os.environ if environment is None else environment
     named = file or (Path(env[PREFIX + "CONFIG"]) if PREFIX + "CONFIG" in env else None)
     values = _from_file(named or Path("recollect.toml"), must_exist=named is not None)
     values |= _from_environment(env)
+    values |= overrides or {}
     endpoints = values.pop("embedders", {})
     settings = Settings(
         **{name: _typed(name, value) for name, value in values.items()},

@@ -11,12 +11,12 @@ from uuid import uuid4
 import structlog
 
 from recollect.domain import WorkspaceId
-from recollect.doors.front import frames
-from recollect.doors.measure import Measures
 from recollect.engine import maintain, spaces
 from recollect.engine.core import Engine
 from recollect.engine.spaces import Heartbeat
 from recollect.errors import Unavailable
+from recollect.logs import frames
+from recollect.measure import Measures
 from recollect.store import jobs
 from recollect.store.jobs import Job
 

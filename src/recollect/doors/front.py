@@ -8,10 +8,8 @@ behind it cannot forget any of this.
 import asyncio
 import json
 import re
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -23,11 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from recollect.domain import Caller
 from recollect.doors import strict_json
 from recollect.doors.limits import Allowance, Limiter
-from recollect.doors.measure import Measures
 from recollect.engine.core import Engine
 from recollect.engine.keys import KeyRing
 from recollect.engine.once import Answer, begin_once, end_once
 from recollect.errors import Failure, Invalid, RateLimited, TooLarge, Unauthenticated, WrongFormat
+from recollect.logs import frames
+from recollect.measure import Measures
 
 MIB = 1024 * 1024
 
@@ -293,11 +292,3 @@ def bearer(headers: Headers) -> str | None:
     """The key of an `Authorization: Bearer` header."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() or None if scheme.lower() == "bearer" else None
-
-
-def frames(error: BaseException) -> list[str]:
-    """Where it happened, without what it says: messages quote values, and values are private."""
-    return [
-        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
-        for frame in traceback.extract_tb(error.__traceback__)[-8:]
-    ]

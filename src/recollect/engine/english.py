@@ -1,7 +1,7 @@
 """An English statement as a canonical sequence of words: harmless variation gone, the rest kept.
 
-A verb keeps its form as a tag: `like|s` for likes, `like|past`, `like|ing`. Which two sequences
-count as the same statement is for `twins` to say.
+A verb carries its form as a tag: `like|s` for likes, `like|past`, `like|ing`. Only words in lower
+case are ever touched, since "Grey" may be a name. What counts as the same is for `twins` to say.
 """
 
 from collections.abc import Iterator
@@ -19,56 +19,58 @@ from recollect.engine.quantities import (
     with_units,
 )
 
+PAUSES = frozenset({",", ":"})
 
-def canonical(tokens: Tokens) -> Tokens:
-    """The canonical sequence of a statement, from its tokens in their own case."""
-    tokens = with_dates(with_numbers(_taken_apart(_without_lead_in(tokens))))
-    tokens = with_units([token.casefold() for token in tokens])
+
+def canonical(tokens: Tokens, *, owners_count: bool) -> Tokens:
+    """The canonical sequence of a statement's tokens.
+
+    Whose tea someone drinks counts where the other statement names an owner too.
+    """
+    is_definite = not harmless.POINTERS.isdisjoint(_without_leading_user(tokens))
+    names = {token.casefold() for token in tokens[1:] if token[:1].isupper()}
+    tokens = _taken_apart(_with_plain_openings(_without_lead_in(tokens)))
+    tokens = with_units(with_dates(with_numbers(tokens)))
     tokens = _with_tagged_verbs(_without_articles(tokens))
     tokens = _with_negations(_with_phrases(tokens))
-    tokens = _with_synonyms(_without_light_words(tokens))
-    return _with_adverb_first(_with_pairs_sorted(_with_owners_first(tokens)))
+    tokens = _without_light_words(tokens, owners_count=owners_count)
+    tokens = _with_synonyms(tokens, names, is_definite=is_definite)
+    return _with_adverb_first(_with_pair_sorted(_with_owners_first(tokens)))
 
 
 def orders(tokens: Tokens) -> Iterator[Tokens]:
-    """The sequence itself and the others that say the same: fronted, active, turned around."""
+    """The sequence itself and the others that say the same: unfronted, active, turned around."""
     yield tokens
     if len(tokens) > _LONGEST_REORDERED:
         return
-    for at in range(1, len(tokens)):
-        if tokens[0] in harmless.PREPOSITIONS or _is_time(tokens[0]):
-            yield tokens[at:] + tokens[:at]
+    yield from _unfronted(tokens)
     yield from _active(tokens)
     if [_base(token) for token in tokens].count("be") == 1:
         at = next(at for at, token in enumerate(tokens) if _base(token) == "be")
         yield [*tokens[at + 1 :], tokens[at], *tokens[:at]]
 
 
-def speaks_of_kinds(tokens: Tokens, canonical_tokens: Tokens) -> bool:
-    """Whether it is a statement of taste that points at nothing in particular and counts nothing."""
-    words = [token.casefold() for token in tokens]
-    if words[:2] == ["the", "user"]:
-        words = words[1:]
-    return (
-        not harmless.TASTES.isdisjoint(map(_base, canonical_tokens))
-        and harmless.POINTERS.isdisjoint(words)
-        and not any(map(is_number, canonical_tokens))
-    )
+def kinds(tokens: Tokens) -> frozenset[str]:
+    """The words that name a kind in the singular: `seat` in "prefers a window seat"."""
+    if "prefer" not in tokens and "prefers" not in tokens:
+        return frozenset()
+    found: set[str] = set()
+    is_open = False
+    for token in tokens:
+        is_open = token in {"a", "an"} or (is_open and token not in harmless.PREPOSITIONS)
+        if is_open and token.islower() and token not in harmless.PERSONS:
+            found.add(token)
+    return frozenset(found)
 
 
-def singular(token: str) -> str:
-    """A common noun without its plural ending, as far as the ending shows."""
-    word = token.removesuffix("|s")
-    if word != token or not word.isalpha() or word.endswith(("ss", "us", "is")):
-        return word
-    for ending, instead in (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("s", "")):
-        if word.endswith(ending):
-            word = word.removesuffix(ending) + instead
-            return token if word in harmless.PERSONS or word in WEEKDAYS else word
-    return word
+def plural(noun: str) -> str:
+    """The regular plural of a noun."""
+    return _with_s(noun)
 
 
 _LONGEST_REORDERED = 60  # tokens; a longer text is no single statement
+_CLAUSES = frozenset({"and", "or", "but", "because", "if", "when", "while", "that", "who", "which"})
+_PLACES = frozenset({"in", "at", "on", "near", "during", "after", "before", "every"})
 
 
 def _base(token: str) -> str:
@@ -79,8 +81,9 @@ def _tag(token: str) -> str:
     return "".join(token.partition("|")[1:])
 
 
-def _is_time(token: str) -> bool:
-    return token == "every" or is_date(token)
+def _without_leading_user(tokens: Tokens) -> Tokens:
+    is_user = [token.casefold() for token in tokens[:2]] == ["the", "user"]
+    return tokens[2:] if is_user else tokens
 
 
 def _without_lead_in(tokens: Tokens) -> Tokens:
@@ -90,6 +93,19 @@ def _without_lead_in(tokens: Tokens) -> Tokens:
             rest = tokens[len(lead_in) :]
             return rest[1:] if rest[0] == "," else rest
     return tokens
+
+
+def _with_plain_openings(tokens: Tokens) -> Tokens:
+    """Function words at the head of a sentence in lower case; "A" only before what is no verb."""
+    found: Tokens = []
+    for at, token in enumerate(tokens):
+        is_head = not found or found[-1] == ","
+        word = token.casefold()
+        after = tokens[at + 1] if at + 1 < len(tokens) else ""
+        is_letter = word == "a" and (not after.islower() or after.endswith("s"))
+        is_plain = is_head and word in harmless.OPENINGS and not is_letter
+        found.append(word if is_plain else token)
+    return found
 
 
 def _taken_apart(tokens: Tokens) -> Tokens:
@@ -105,7 +121,7 @@ def _parts(token: str) -> tuple[str, ...]:
         return (token[:-2], "is" if word[:-2] in harmless.IS_BEFORE_S else "'s")
     for ending, meaning in harmless.CONTRACTED_ENDINGS.items():
         if word.endswith(ending):
-            return (token.removesuffix(token[-len(ending) :]), meaning)
+            return (token[: -len(ending)], meaning)
     if "-" in word:
         return _hyphenated(token)
     number = word.rstrip("abcdefghijklmnopqrstuvwxyz")
@@ -115,9 +131,9 @@ def _parts(token: str) -> tuple[str, ...]:
 
 
 def _hyphenated(token: str) -> tuple[str, ...]:
-    """`dark-mode` and `3-year-old` in their words; `e-mail`, `F-16` and `555-0123` whole."""
+    """`dark-mode` and `3-year-old` in their words; `e-mail`, `Jean-Luc` and `555-0123` whole."""
     first, *rest = token.split("-")
-    is_splittable = all(part.isalpha() for part in rest) and (
+    is_splittable = all(part.isalpha() and part.islower() for part in rest) and (
         first.isdecimal() or (first.isalpha() and len(first) > 2)
     )
     return (first, *rest) if is_splittable else (token,)
@@ -125,51 +141,57 @@ def _hyphenated(token: str) -> tuple[str, ...]:
 
 def _without_articles(tokens: Tokens) -> Tokens:
     found: Tokens = []
-    for token, after in pairwise([*tokens, ""]):
-        if token == "a" and after in {"few", "little"}:
+    for word, after in pairwise([*tokens, ""]):
+        if word == "a" and after in {"few", "little"}:
             found.append("a-")  # "a few" is some, "few" is hardly any
-        elif token == "that" and (after in harmless.POINTERS or after in harmless.SUBJECTS):
+        elif word == "that" and (after in harmless.POINTERS or after in harmless.SUBJECTS):
             continue  # "said that she", not "that day"
-        elif token not in harmless.ARTICLES:
-            found.append(token)
+        elif word == "a" and not after[:1].isalnum():
+            found.append(word)  # "plan a"
+        elif word not in harmless.ARTICLES:
+            found.append(word)
     return found
 
 
 def _with_tagged_verbs(tokens: Tokens) -> Tokens:
-    """Verbs as base and tag, with `does not`, `is ...ing` and `likes to` resolved into it."""
+    """Verbs as base and tag, with `does not`, `is ...ing`, `likes to` and `has to` resolved."""
     found: Tokens = []
-    for token in tokens:
-        verb = _VERBS.get(token, token)
+    for at, word in enumerate(tokens):
+        verb = _VERBS.get(word, word)
         before = found[-1] if found else ""
         before_that = found[-2] if len(found) > 1 else ""
-        if before == "not" and before_that in _DO:
-            found[-2:] = ["not", _base(verb) + _DO[before_that]]
+        is_infinitive = before == "to" and verb in _BASES
+        if before == "not" and before_that in _DO and verb in _BASES:
+            found[-2:] = ["not", verb + _DO[before_that]]
+        elif verb == "go|ing" and before in {"be", "be|s"} and _is_infinitive(tokens[at + 1 :]):
+            found[-1] = "will"
+        elif is_infinitive and before_that == "will":
+            found[-1] = verb
         elif _tag(verb) == "|ing" and before in {"be", "be|s"}:
             found[-1] = _base(verb) + _tag(before)
-        elif _tag(verb) == "|ing" and _base(before) in harmless.TAKES_EITHER:
-            found.append(_base(verb))
-        elif before == "to" and _base(before_that) in harmless.TAKES_EITHER and verb in _BASES:
-            found[-1] = verb
-        elif before == "to" and before_that in {"have", "have|s"} and verb in _BASES:
+        elif is_infinitive and _base(before_that) in harmless.TAKES_EITHER:
+            # "likes to fish" and "likes fishing", but not "likes fish"
+            found[-1] = verb + "|ing"
+        elif is_infinitive and before_that in {"have", "have|s"}:
             found[-2:] = ["must", verb]
-        elif before == "to" and before_that in {"go", "go|s"} and verb in _BASES - {"work"}:
-            # "is going to" has become `go|s` by now; nobody "goes to move".
-            found[-2:] = ["will", verb]
         else:
             found.append(verb)
     return found
 
 
-def _forms_of_verbs() -> Iterator[tuple[str, str]]:
+def _is_infinitive(tokens: Tokens) -> bool:
+    # "is going to work" may be said of the way there
+    return tokens[:1] == ["to"] and len(tokens) > 1 and tokens[1] in _BASES - {"work"}
+
+
+def _verb_forms() -> Iterator[tuple[str, str]]:
     for base in (*harmless.REGULAR_VERBS, *(forms[0] for forms in harmless.IRREGULAR_VERBS)):
-        stem = base + base[-1] if base in harmless.DOUBLING_VERBS else base.removesuffix("e")
         yield base, base
-        yield stem + "ing", base + "|ing"
-        yield _third_person(base), base + "|s"
+        yield _lengthened(base) + "ing", base + "|ing"
+        yield _with_s(base), base + "|s"
     for base in harmless.REGULAR_VERBS:
-        stem = base + base[-1] if base in harmless.DOUBLING_VERBS else base.removesuffix("e")
-        past = base[:-1] + "ied" if base.endswith("y") and base[-2] not in "aeo" else stem + "ed"
-        yield past, base + "|past"
+        ends_in_y = base.endswith("y") and base[-2] not in "aeo"
+        yield base[:-1] + "ied" if ends_in_y else _lengthened(base) + "ed", base + "|past"
     for base, past, participle in harmless.IRREGULAR_VERBS:
         yield participle, base + "|done"
         yield past, base + "|past"
@@ -180,16 +202,22 @@ def _forms_of_verbs() -> Iterator[tuple[str, str]]:
         ("was", "be|past"),
         ("were", "be|past"),
     )
-    yield from (("has", "have|s"), ("does", "does"), ("do", "do"), ("did", "did"))
+    yield "has", "have|s"
 
 
-def _third_person(base: str) -> str:
-    if base.endswith("y") and base[-2] not in "aeo":
-        return base[:-1] + "ies"
-    return base + ("es" if base.endswith(("s", "x", "ch", "sh", "o")) else "s")
+def _lengthened(base: str) -> str:
+    if base in harmless.DOUBLING_VERBS:
+        return base + base[-1]
+    return base if base.endswith("ee") else base.removesuffix("e")
 
 
-_VERBS = dict(_forms_of_verbs())
+def _with_s(word: str) -> str:
+    if word.endswith("y") and word[-2:-1] not in {"a", "e", "o"}:
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("s", "x", "ch", "sh", "o")) else "s")
+
+
+_VERBS = dict(_verb_forms())
 _BASES = frozenset(form for form, verb in _VERBS.items() if form == verb)
 _DO = {"do": "", "does": "|s", "did": "|past"}
 
@@ -215,76 +243,86 @@ def _with_phrases(tokens: Tokens) -> Tokens:
 def _with_negations(tokens: Tokens) -> Tokens:
     """`has no car` as `not have car`, `does not like` as `dislike`, `not ... any` without `any`."""
     found: Tokens = []
-    for token in tokens:
+    for word in tokens:
         before = found[-1] if found else ""
         before_that = found[-2] if len(found) > 1 else ""
-        is_negated = "not" in found or "without" in found
-        if token == "no" and _base(before) in _BASES and before not in _DO:
+        if word == "no" and _base(before) in _BASES:
             found[-1:] = ["not", before]
-        elif (
-            before == "not"
-            and _base(token) in {"like", "enjoy"}
-            and before_that not in harmless.MODALS
-        ):
-            found[-1] = "dislike" + _tag(token)
-        elif not (token == "any" and is_negated):
-            found.append(token)
+        elif before == "not" and _base(word) in {"like", "enjoy"} and word not in _BASES:
+            found[-1] = "dislike" + _tag(word)
+        elif word in {"like", "enjoy"} and before == "not" and before_that in _BARE_SUBJECTS:
+            found[-1] = "dislike"
+        elif word != "any" or before == "just" or not {"not", "without"} & {*found}:
+            found.append(word)
     return found
 
 
-def _without_light_words(tokens: Tokens) -> Tokens:
-    """The tokens without fillers and the prepositions that a date needs no more than a full stop."""
+_BARE_SUBJECTS = frozenset({"i", "I", "you", "we", "they"})
+
+
+def _without_light_words(tokens: Tokens, *, owners_count: bool) -> Tokens:
+    """The tokens without fillers and without the prepositions that a date can do without."""
     found: Tokens = []
-    for token, after in pairwise([*tokens, ""]):
+    for word, after in pairwise([*tokens, ""]):
         before = found[-1] if found else ""
-        weekday = token.removesuffix("s")
         is_idle = (
-            token in harmless.FILLERS
-            or (token in {"on", "at", "in"} and is_date(after.removesuffix("s")))
-            or (token in harmless.POSSESSIVES and _base(before) in {"drink", "eat", "take"})
+            word in harmless.FILLERS
+            or (word in {"on", "at", "in"} and is_date(after.removesuffix("s")))
+            or (
+                word in harmless.POSSESSIVES
+                and not owners_count
+                and _base(before) in {"drink", "take"}
+                and after in harmless.BEVERAGES
+            )
         )
-        if token == ":":
+        weekday = word.casefold().removesuffix("s")
+        if word == ":":
             found.append("be|s")
-        elif weekday in WEEKDAYS and weekday != token:
-            found.extend(("every", weekday) if before not in {"every", "all"} else (weekday,))
+        elif weekday in WEEKDAYS and word.endswith("s"):
+            found.extend((weekday,) if before in {"every", "all"} else ("every", weekday))
         elif not is_idle:
-            found.append(token)
+            found.append(word)
     return found
 
 
-def _with_synonyms(tokens: Tokens) -> Tokens:
+def _with_synonyms(tokens: Tokens, names: set[str], *, is_definite: bool) -> Tokens:
+    """The tokens with every word of a group of synonyms as its first."""
     is_plain = (harmless.NEGATIONS | harmless.COMPARISONS).isdisjoint(tokens)
     found: Tokens = []
-    for at, token in enumerate(tokens):
-        base = harmless.SYNONYMS.get(_base(token), _base(token))
-        if is_plain:
-            base = harmless.SCALES.get(base, base)
-        if base == "take" and _is_drink(tokens[at + 1 :]):
-            base = "drink"
-        if base == "to" and "prefer" in map(_base, tokens[:at]) and at + 1 < len(tokens):
-            base = "over"
-        if token == "call|past" and found and _base(found[-1]) == "be":
+    for at, word in enumerate(tokens):
+        before = found[-1] if found else ""
+        after = tokens[at + 1] if at + 1 < len(tokens) else ""
+        if word == "like" and before == "would":
+            found.pop()
+            found.append("want" if found and found[-1] in _BARE_SUBJECTS else "want|s")
+        elif word in {"call|past", "name|past"} and _base(before) == "be" and after[:1].isupper():
             found.append("named")
-        elif token == "would" and tokens[at + 1 : at + 2] == ["like"]:
-            continue
-        elif token == "like" and at and tokens[at - 1] == "would":
-            found.append("want|s" if found and found[-1] not in harmless.SUBJECTS else "want")
+        elif word == "for" and _base(before) == "work" and after[:1].isupper():
+            found.append("at")
+        elif _base(word) == "take" and _is_drink(tokens[at + 1 :]):
+            found.append("drink" + _tag(word))
+        elif _base(word) in {"own", "possess"} and is_definite:
+            found.append(word)  # who has the keys need not own them
         else:
-            found.append(base + _tag(token))
+            base = harmless.SYNONYMS.get(_base(word), _base(word))
+            # To love a person is another thing than to like them.
+            if is_plain and after.casefold() not in names | harmless.PERSONS_SPOKEN_OF:
+                base = harmless.SCALES.get(base, base)
+            found.append(base + _tag(word))
     return found
 
 
 def _is_drink(object_and_more: Tokens) -> bool:
-    for token in object_and_more:
-        if token in harmless.PREPOSITIONS or token == "and":
+    for word in object_and_more:
+        if word in harmless.PREPOSITIONS or word == "and":
             return False
-        if token in harmless.BEVERAGES:
+        if word in harmless.BEVERAGES:
             return True
     return False
 
 
 def _with_owners_first(tokens: Tokens) -> Tokens:
-    """`manager of ana` as `ana 's manager`, where both are single words."""
+    """`manager of Ana` as `Ana 's manager`, where both are single words."""
     found = [*tokens]
     for at in range(1, len(found) - 1):
         if found[at] != "of" or _is_boundary(found[at - 1]) or _is_boundary(found[at + 1]):
@@ -295,40 +333,72 @@ def _with_owners_first(tokens: Tokens) -> Tokens:
 
 
 def _is_boundary(token: str) -> bool:
-    """Whether a phrase ends here: at a preposition, a verb, a number or a pause."""
+    """Whether a noun phrase ends here: at a preposition, a verb, a number or a pause."""
     return (
         token in harmless.PREPOSITIONS
         or token in harmless.MODALS
         or token in {"and", "or", "not", ",", "'s"}
-        or _base(token) in _BASES
-        or _base(token) == "be"
+        or _is_verb(token)
         or is_number(token)
     )
 
 
-def _with_pairs_sorted(tokens: Tokens) -> Tokens:
-    """`pears and apples` as `apples and pears`, where nothing else hangs on either of the two."""
-    found = [*tokens]
-    for at in range(1, len(found) - 1):
-        if found[at] not in {"and", "or"}:
-            continue
-        one, other = found[at - 1], found[at + 1]
-        is_open = at == 1 or _is_boundary(found[at - 2])
-        is_closed = at + 2 == len(found) or _is_boundary(found[at + 2])
-        if is_open and is_closed and not _is_boundary(one) and not _is_boundary(other):
-            found[at - 1], found[at + 1] = sorted((one, other))
-    return [token for token in found if token != ","]
+def _is_verb(token: str) -> bool:
+    return _base(token) in _BASES or _base(token) == "be"
+
+
+def _with_pair_sorted(tokens: Tokens) -> Tokens:
+    """`likes pears and apples` as `likes apples and pears`, if these two are all that is joined."""
+    joints = [at for at, token in enumerate(tokens) if token in {"and", "or", ","}]
+    if len(joints) != 1 or not 0 < joints[0] < len(tokens) - 1 or tokens[joints[0]] == ",":
+        return tokens
+    at = joints[0]
+    one, other = tokens[at - 1], tokens[at + 1]
+    opening = tokens[at - 2] if at > 1 else ""
+    is_open = (
+        (at == 1 and one[:1].isupper() and other[:1].isupper())
+        or _base(opening) in _BASES
+        or opening in harmless.PREPOSITIONS - {"to"}  # "to boil and peel" is a sequence
+    )
+    is_closed = at + 2 == len(tokens) or _is_boundary(tokens[at + 2])
+    if not is_open or not is_closed or _is_boundary(one) or _is_boundary(other):
+        return tokens
+    pair = sorted((one, other), key=str.casefold)
+    return [*tokens[: at - 1], pair[0], tokens[at], pair[1], *tokens[at + 2 :]]
 
 
 def _with_adverb_first(tokens: Tokens) -> Tokens:
     adverbs = [token for token in tokens if token in harmless.MOBILE_ADVERBS]
-    if len(adverbs) != 1 or not {"and", "or", "but", "because", "if", "when"}.isdisjoint(tokens):
+    if len(adverbs) != 1 or not _is_simple(tokens):
         return tokens
     return adverbs + [token for token in tokens if token not in harmless.MOBILE_ADVERBS]
 
 
+def _is_simple(tokens: Tokens) -> bool:
+    """Whether the statement is one clause, in which an adverbial can only mean the whole of it."""
+    verbs = [token for token in tokens if _is_verb(token)]
+    return (
+        (_CLAUSES | PAUSES).isdisjoint(tokens)
+        and len(verbs) == 1
+        and _base(verbs[0]) not in harmless.CLAUSE_VERBS
+    )
+
+
+def _unfronted(tokens: Tokens) -> Iterator[Tokens]:
+    """`On Mondays Ana swims` as `Ana swims on Mondays`, for every place the opening may end."""
+    if not tokens or not (tokens[0] in _PLACES or is_date(tokens[0])):
+        return
+    for at in range(1, len(tokens)):
+        front, rest = tokens[:at], tokens[at:]
+        if rest[0] == ",":
+            rest = rest[1:]
+        has_one_adverbial = _PLACES.isdisjoint(rest) and not any(map(is_date, rest))
+        if has_one_adverbial and "," not in front and _is_simple(front + rest):
+            yield rest + front
+
+
 def _active(tokens: Tokens) -> Iterator[Tokens]:
-    """`report be written by ana` as `ana wrote report`, for each form the verb may then take."""
+    """`report was written by Ana` as `Ana wrote report`, in each form the verb may then take."""
     for at in range(1, len(tokens) - 3):
         be, verb, by = tokens[at : at + 3]
         if _base(be) != "be" or _tag(verb) not in {"|past", "|done"} or by != "by":

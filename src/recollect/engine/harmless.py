@@ -9,7 +9,7 @@ from collections.abc import Mapping
 ARTICLES = frozenset({"a", "an", "the"})
 POSSESSIVES = frozenset({"my", "your", "his", "her", "its", "our", "their"})
 POINTERS = frozenset({"the", "this", "that", "these", "those"}) | POSSESSIVES
-SUBJECTS = frozenset({"i", "you", "he", "she", "it", "we", "they"})
+SUBJECTS = frozenset({"I", "i", "you", "he", "she", "it", "we", "they"})
 PREPOSITIONS = frozenset(
     [
         "about",
@@ -79,6 +79,29 @@ NEGATIONS = frozenset(
 COMPARISONS = frozenset(
     ["than", "more", "most", "less", "least", "better", "best", "worse", "worst"]
 )
+# Capitalised at the head of a sentence, they are still what they are.
+OPENINGS = (
+    ARTICLES
+    | POSSESSIVES
+    | PREPOSITIONS
+    | SUBJECTS
+    | frozenset(
+        [
+            "every",
+            "each",
+            "some",
+            "all",
+            "most",
+            "many",
+            "no",
+            "there",
+            "here",
+            "this",
+            "these",
+            "those",
+        ]
+    )
+)
 
 # Said to the listener, not about the world. Longer ones first.
 LEAD_INS = (
@@ -145,7 +168,6 @@ PHRASES: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("right", "now"): ("now",),
     ("as", "well"): (),
     ("lots", "of"): ("lot", "of"),
-    ("work", "for"): ("work*", "at"),
     ("daily",): ("every", "day"),
     ("weekly",): ("every", "week"),
     ("monthly",): ("every", "month"),
@@ -249,9 +271,7 @@ BEVERAGES = frozenset(
         "wine",
     ]
 )
-# Statements of taste speak of kinds, so "a window seat" and "window seats" are one; but a person is
-# someone, and "a man" is not "men".
-TASTES = frozenset({"like", "dislike", "avoid", "fear", "allergic"})
+# "A window seat" and "window seats" are one kind to prefer; but a person is someone.
 PERSONS = frozenset(
     [
         "boy",
@@ -268,9 +288,28 @@ PERSONS = frozenset(
         "woman",
     ]
 )
+PERSONS_SPOKEN_OF = frozenset({"me", "you", "him", "her", "it", "us", "them"})
 # One of these may stand anywhere in a simple clause.
 MOBILE_ADVERBS = frozenset(
     ["always", "normally", "now", "often", "rarely", "sometimes", "typically", "usually"]
+)
+
+# What these say may be a clause with adverbs of its own.
+CLAUSE_VERBS = frozenset(
+    [
+        "believe",
+        "feel",
+        "find",
+        "hear",
+        "hope",
+        "know",
+        "promise",
+        "say",
+        "see",
+        "tell",
+        "think",
+        "want",
+    ]
 )
 
 # Verbs after which "to swim" and "swimming" are the same; after "stop" they are not.

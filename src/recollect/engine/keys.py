@@ -36,12 +36,11 @@ class NewKey:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstRun:
-    """What a newcomer needs and nobody can read again."""
+class Admin:
+    """The first user, made with the house; the password is nowhere else to be read."""
 
     login: str
     password: str
-    key: str
 
 
 class KeyRing:
@@ -129,18 +128,19 @@ async def revoke_key(engine: Engine, wanted: str) -> int:
     return len(revoked)
 
 
-async def first_run(engine: Engine) -> FirstRun | None:
-    """On an empty database: the first org, admin, workspace and key. None ever after."""
-    password = secrets.token_urlsafe(12)
-    password_hash = await asyncio.to_thread(hash_password, password)
+async def move_in(engine: Engine) -> Admin | None:
+    """On an empty database: the first org, admin and workspace. None ever after."""
+    admin = Admin("admin", secrets.token_urlsafe(12))
     async with engine.pool.everywhere() as db:
         if not await identity.is_empty(db):
             return None
+        password_hash = await asyncio.to_thread(hash_password, admin.password)
         org_id = await identity.add_org(db, "home")
-        await identity.add_user(db, org_id, "admin", password_hash=password_hash, is_admin=True)
+        await identity.add_user(
+            db, org_id, admin.login, password_hash=password_hash, is_admin=True
+        )
         await identity.add_workspace(db, org_id, "default", is_default=True)
-    key = await create_key(engine, name="first")
-    return FirstRun("admin", password, key.text)
+    return admin
 
 
 def hash_password(password: str) -> str:

@@ -1,4 +1,4 @@
-"""Numbers, units, dates and times of a token list in one spelling each, so that equal ones match."""
+"""Numbers, units, dates and times of a token list, each in one spelling, so that equals match."""
 
 import re
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def with_units(tokens: Tokens) -> Tokens:
         if is_number(token) and before in _CURRENCIES:
             found.extend((token, _CURRENCIES[before]))
         else:
-            found.append(_UNITS.get(token, token) if is_number(before) else token)
+            found.append(_UNITS.get(token.casefold(), token) if is_number(before) else token)
     return found
 
 
@@ -41,11 +41,12 @@ def is_number(token: str) -> bool:
 
 def is_date(token: str) -> bool:
     """Whether the token is a date, a time of day, a weekday, a month or a year."""
+    word = token.casefold()
     return (
         token[:1] == "@"
-        or token in WEEKDAYS
+        or word in WEEKDAYS
         or _YEAR.fullmatch(token) is not None
-        or (token in _MONTHS and token not in _WORDS_IN_LOWER_CASE)
+        or (word in _MONTHS and token not in _WORDS_IN_LOWER_CASE)
     )
 
 

@@ -41,8 +41,8 @@ STOP_WORDS: Mapping[str, frozenset[str]] = {
             " o onde os ou para pela pelo por quando que quem se ser seu sua são também tem um uma"
         ),
         "dutch": (
-            "aan als bij dan dat de der deze die dit door een en er haar had heb hebben heeft het"
-            " hij hoe hun ik in is je kan maar me met mij mijn naar nog of om onze ook op over te"
+            "aan als bij dat de der deze die dit door een en er haar had heb hebben heeft het"
+            " hij hoe hun ik in is je kan maar me met mij mijn naar nog of om onze ook op te"
             " tot u uit van voor waar wanneer want was wat we wel werd wie wij wordt ze zich zij"
             " zijn zou"
         ),
@@ -94,16 +94,44 @@ STOP_WORDS: Mapping[str, frozenset[str]] = {
             " что чтобы это этот эта я"
         ),
         "turkish": (
-            "ama ancak bana ben beni benim bir bu çok da daha de diye en gibi hem her için ile ise"
-            " kadar ki kim m\u0131 mi mu mü nas\u0131l ne neden nerede o olan olarak onu onun sen"
+            "ama ancak bana beni benim bir bu çok da daha de diye en gibi hem her için ile ise"
+            " kadar ki m\u0131 mi mu mü nas\u0131l ne neden nerede o olan olarak onu onun sen"
             " şey şu ve veya ya"
         ),
     }.items()
 }
 
+# These tell a language too.
+_NEGATIONS: Mapping[str, frozenset[str]] = {
+    language: frozenset(words.split())
+    for language, words in {
+        "english": "no not never don't doesn't didn't isn't aren't can't won't without like likes",
+        "german": "nein nicht kein keine keinen nie ohne",
+        "french": "non ne n pas jamais sans",
+        "spanish": "no nunca sin",
+        "italian": "no non mai senza",
+        "portuguese": "não nunca sem",
+        "dutch": "nee niet geen nooit zonder",
+        "swedish": "nej inte aldrig utan",
+        "norwegian": "nei ikke aldri uten",
+        "danish": "nej ikke aldrig uden",
+        "finnish": "ei en eivät ilman",
+        "polish": "nie nigdy bez",
+        "czech": "ne není nikdy bez",
+        "romanian": "nu niciodată fără",
+        "hungarian": "nem soha nélkül",
+        "russian": "не нет никогда",
+        "turkish": "değil yok hayır",
+    }.items()
+}
+
 LANGUAGES_BY_WORD: Mapping[str, tuple[str, ...]] = {
-    word: tuple(language for language, words in STOP_WORDS.items() if word in words)
-    for word in frozenset[str]().union(*STOP_WORDS.values())
+    word: tuple(
+        language
+        for language, words in STOP_WORDS.items()
+        if word in words or word in _NEGATIONS[language]
+    )
+    for word in frozenset[str]().union(*STOP_WORDS.values(), *_NEGATIONS.values())
 }
 
 # Letters that hint at a language where a short query has no function word.

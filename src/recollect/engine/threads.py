@@ -280,7 +280,10 @@ async def _restate(
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
         thread = await _held(engine, db, caller, ref)
-        return await _set_state(engine, db, caller, thread, become(thread.state), reasoning, action)
+        after, _ = await _set_state(
+            engine, db, caller, thread, become(thread.state), reasoning, action
+        )
+        return after
 
 
 async def _set_state(

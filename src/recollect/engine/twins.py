@@ -1,11 +1,12 @@
-"""Does a new statement say the same as an old one, so that saving it again may be skipped?
+"""Whether a new statement says the same as an old one, so that saving it may be skipped.
 
 Pure. Finding the candidates is the caller's; similar is not same, so the words decide here.
 """
 
 import re
 
-from recollect.engine.english import canonical, orders, singular, speaks_of_kinds
+from recollect.engine.english import PAUSES, canonical, kinds, orders, plural
+from recollect.engine.harmless import POSSESSIVES
 from recollect.engine.quantities import Tokens, with_dates
 from recollect.engine.stopwords import STOP_WORDS
 from recollect.engine.words import CHUNK, language_of, normal_characters, plain_numbers
@@ -34,12 +35,11 @@ def is_twin(old: str, new: str, likeness: float) -> bool:
 
 def normalised(text: str) -> str:
     """The text without case, spacing, punctuation and compatibility forms, for exact comparison."""
-    return " ".join(token.casefold() for token in _tokens(text) if token not in _PAUSES)
+    return " ".join(token.casefold() for token in _tokens(text) if token not in PAUSES)
 
 
 # Signs that only pace a sentence. All others, from % to an emoji, are words like any other.
 _PUNCTUATION = frozenset("!()[]{}\"'`.;-–—…•·|“”„‟«»‹›‚‛、。「」『』〈〉《》【】〜・")
-_PAUSES = frozenset({",", ":"})
 _TOKEN = re.compile(rf"{CHUNK.pattern}|\S")
 _SUPERSCRIPT = re.compile(r"[\u00b2\u00b3\u00b9\u2070-\u2079]")
 _FIRST_UNSPACED = "\u0e01"
@@ -49,7 +49,8 @@ def _tokens(text: str) -> Tokens:
     """Words, codes and telling signs in their own case; each character of an unspaced script."""
     text = _SUPERSCRIPT.sub(r"^\g<0>", text)  # or else 5² would become 52
     text = plain_numbers(normal_characters(text))
-    is_shouting = text.isupper()
+    if text.isupper():
+        text = text.lower()
     found: Tokens = []
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -59,7 +60,7 @@ def _tokens(text: str) -> Tokens:
             )
         elif token[0] >= _FIRST_UNSPACED:
             found.extend(token)
-        elif token.isupper() and len(token) > 1 and not is_shouting:
+        elif token.isupper() and len(token) > 1:
             found.append(_acronym(token))
         else:
             found.append(token)
@@ -72,10 +73,14 @@ def _sign(sign: str, before: str, after: str) -> Tokens:
         return [sign]  # feet and inches
     if sign == "'" and before == "s":
         return ["'s"]
-    if sign in {".", "-"} and after.isalnum() and not before.strip():
-        return [sign]  # .5, -5, .env
+    if sign in {".", "-", "!"} and after.isalnum() and not before.isalnum():
+        return [sign]  # .5, -5, !ready
+    if sign == "-" and before.isalnum():
+        return [sign]  # blood group A-
     if sign == ":":
         return [sign] if after.isspace() else []
+    if sign in {".", ";", "!"}:
+        return [","] if after and not before.isdigit() else []
     if sign == "#" and after.isdigit():
         return []
     return [] if sign in _PUNCTUATION else [sign]
@@ -87,14 +92,25 @@ def _acronym(token: str) -> str:
 
 
 def _spelt_alike(tokens: Tokens) -> Tokens:
-    return [token.casefold() for token in with_dates(tokens) if token not in _PAUSES]
+    return [token.casefold() for token in with_dates(tokens) if token not in PAUSES]
 
 
 def _agree(mine: Tokens, theirs: Tokens) -> bool:
-    one, other = canonical(mine), canonical(theirs)
-    are_kinds = speaks_of_kinds(mine, one) and speaks_of_kinds(theirs, other)
-    return any(
-        a == b or (are_kinds and [*map(singular, a)] == [*map(singular, b)])
-        for a in orders(one)
-        for b in orders(other)
+    owners_count = _names_owner(mine) and _names_owner(theirs)
+    one = canonical(mine, owners_count=owners_count)
+    other = canonical(theirs, owners_count=owners_count)
+    known_kinds = kinds(mine) | kinds(theirs)
+    return any(_same_words(a, b, known_kinds) for a in orders(one) for b in orders(other))
+
+
+def _names_owner(tokens: Tokens) -> bool:
+    return not POSSESSIVES.isdisjoint(tokens)
+
+
+def _same_words(mine: Tokens, theirs: Tokens, known_kinds: frozenset[str]) -> bool:
+    one = [token.casefold() for token in mine if token not in PAUSES]
+    other = [token.casefold() for token in theirs if token not in PAUSES]
+    return len(one) == len(other) and all(
+        a == b or (a in known_kinds and b == plural(a)) or (b in known_kinds and a == plural(b))
+        for a, b in zip(one, other, strict=True)
     )

@@ -136,7 +136,7 @@ _LETTERS_WITHOUT_MARKS = str.maketrans(
 _PLAIN_CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),
-        **dict.fromkeys("\u2010\u2011\u2212", "-"),
+        **dict.fromkeys("\u2010\u2011\u2013\u2212", "-"),
         **dict.fromkeys("\u00ad\u200c\u200d\u2060\ufeff", None),  # invisible inside a word
     }
 )

@@ -83,12 +83,8 @@ class NewMemory(Body):
     type: Label | None = Field(default=None, description="fact, preference, event, policy, ...")
     tags: Tags | None = None
     metadata: Object | None = None
-    embed: bool | None = Field(
-        default=None, description="Make it searchable by meaning. Default: true."
-    )
-    user_id: Label | None = Field(
-        default=None, description="Whom it is about. Default: the session's."
-    )
+    embed: bool | None = Field(default=None, description="Search it by meaning. Default: true.")
+    user_id: Label | None = Field(default=None, description="Whom it is about; else the session's.")
     summary: str | None = Field(default=None, max_length=MOST_CHARACTERS)
     key: Label | None = Field(default=None, description="A short label of yours.")
     importance: float | None = Field(default=None, ge=0, le=1)

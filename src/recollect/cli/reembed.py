@@ -1,0 +1,64 @@
+"""`recollect reembed`: give every memory a vector of the configured model, and watch it happen."""
+
+import argparse
+import asyncio
+
+from recollect.cli.arguments import Commands
+from recollect.compose import open_database, open_engine
+from recollect.engine.core import Engine
+from recollect.engine.maintain import survey
+from recollect.settings import Settings
+from recollect.store import generations, identity
+from recollect.store.generations import Progress
+from recollect.store.migrate import migrate
+from recollect.worker import Worker
+
+_LOOK_SECONDS = 1.0
+
+
+def add(commands: Commands) -> None:
+    """Add the arguments of `reembed`."""
+    parser = commands.add_parser(
+        "reembed",
+        help="move every memory to the configured embedding model",
+        description="Start a new generation of vectors where the configured model is another "
+        "than the one in use, fill it, and switch when it is complete. Recall goes on answering "
+        "from the old one until then. Safe to stop and to run again.",
+    )
+    parser.set_defaults(run=run)
+
+
+async def run(settings: Settings, _: argparse.Namespace) -> int:
+    """Work on the vectors until all are there, showing how far it is."""
+    async with open_database(settings) as database:
+        await migrate(database.url)
+        async with open_engine(settings, database) as engine:
+            await survey(engine)
+            work = asyncio.create_task(Worker(engine, slots=2).run_until_empty())
+            while not work.done():
+                _show(await _progress(engine))
+                await asyncio.wait([work], timeout=_LOOK_SECONDS)
+            work.result()
+            found = await _progress(engine)
+            _show(found)
+    is_complete = all(each.filled >= each.wanted for each in found if each.state == "serving")
+    is_filling = any(each.state == "filling" for each in found)
+    print("complete" if is_complete and not is_filling else "not complete: is the embedder up?")
+    return 0 if is_complete and not is_filling else 1
+
+
+async def _progress(engine: Engine) -> list[Progress]:
+    found: list[Progress] = []
+    async with engine.pool.everywhere() as db:
+        for workspace in await identity.workspaces(db):
+            found += await generations.progress(db, workspace.id)
+    return found
+
+
+def _show(found: list[Progress]) -> None:
+    for state in ("filling", "serving"):
+        some = [each for each in found if each.state == state]
+        if some:
+            filled, wanted = sum(each.filled for each in some), sum(each.wanted for each in some)
+            models = ", ".join(sorted({each.model for each in some}))
+            print(f"{state:<8} {models}: {filled:,} of {wanted:,}", flush=True)

@@ -1,0 +1,52 @@
+"""Structured logs: an event and fields, never a text that somebody told us."""
+
+import logging
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+# Fields that must never reach a log, whoever adds them.
+_PRIVATE = frozenset(
+    {"authorization", "body", "content", "cookie", "key", "password", "query", "text", "token"}
+)
+
+
+def configure_logging(level: str, style: str) -> None:
+    """Send our logs to standard error, as lines for people or as JSON."""
+    render: Any = (
+        structlog.processors.JSONRenderer()
+        if style == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _redact,
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def frames(error: BaseException) -> list[str]:
+    """Where it happened, without what it says: messages quote values, and values are private."""
+    return [
+        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)[-8:]
+    ]
+
+
+def _redact(_: Any, __: str, event: Any) -> Any:
+    for field in _PRIVATE & event.keys():
+        event[field] = "[redacted]"
+    event.pop("exc_info", None)
+    return event

@@ -1,0 +1,80 @@
+"""Which embedder serves whom: the server's own, those a workspace may name, those still in use."""
+
+from collections.abc import Callable, Mapping
+
+from recollect.errors import Unavailable
+from recollect.models.embed import Embedder, Identity
+from recollect.models.endpoint import EndpointEmbedder
+from recollect.settings import Endpoint, Settings
+
+BUILTIN = "builtin"
+
+
+class Embedders:
+    """The embedders of one process; those of earlier generations are made when first needed."""
+
+    def __init__(
+        self,
+        default: Embedder,
+        named: Mapping[str, Embedder] | None = None,
+        revive: Callable[[Identity], Embedder | None] = lambda _: None,
+    ) -> None:
+        self._default = default
+        self._named = dict(named or {})
+        self._revive = revive
+        self._by_identity = {each.identity: each for each in [default, *self._named.values()]}
+
+    def configured(self, name: str | None) -> Embedder:
+        """The embedder a workspace has chosen, the server's own where it chose none."""
+        if name is None:
+            return self._default
+        if name not in self._named:
+            raise Unavailable("embedder")
+        return self._named[name]
+
+    def of(self, identity: Identity) -> Embedder:
+        """The embedder whose vectors a generation holds, for as long as that generation serves."""
+        if identity not in self._by_identity:
+            revived = self._revive(identity)
+            if revived is None:
+                raise Unavailable("embedder")
+            self._by_identity[identity] = revived
+        return self._by_identity[identity]
+
+    async def aclose(self) -> None:
+        """Let go of every embedder."""
+        for each in self._by_identity.values():
+            await each.aclose()
+
+
+def assemble(settings: Settings, builtin: Embedder) -> Embedders:
+    """The embedders the settings ask for; the built-in one always stays within reach."""
+    default = builtin
+    if settings.embedding_url and settings.embedding_model:
+        default = EndpointEmbedder(
+            Endpoint(settings.embedding_url, settings.embedding_model, settings.embedding_key)
+        )
+    named: dict[str, Embedder] = {
+        name: EndpointEmbedder(each) for name, each in settings.embedders.items()
+    }
+    named.setdefault(BUILTIN, builtin)
+    keys = _keys(settings)
+
+    def revive(identity: Identity) -> Embedder | None:
+        if identity == builtin.identity:
+            return builtin
+        if not identity.endpoint.startswith(("http://", "https://")):
+            return None
+        # A key goes back only to the very endpoint it was configured for.
+        return EndpointEmbedder(
+            Endpoint(identity.endpoint, identity.model, keys.get(identity.endpoint))
+        )
+
+    return Embedders(default, named, revive)
+
+
+def _keys(settings: Settings) -> dict[str, str | None]:
+    endpoints = list(settings.embedders.values())
+    if settings.embedding_url:
+        endpoints.append(Endpoint(settings.embedding_url, "", settings.embedding_key))
+    return {EndpointEmbedder(each).identity.endpoint: each.key for each in endpoints}

@@ -1,0 +1,136 @@
+"""Composition: the front desk and the doors behind it, health and metrics, and what runs beside."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from hmac import compare_digest
+from ipaddress import ip_address
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from recollect.doors import docs
+from recollect.doors.front import Door, Front, bearer
+from recollect.doors.limits import Limiter
+from recollect.doors.statebase import app as statebase
+from recollect.engine.core import Engine
+from recollect.engine.keys import KeyRing
+from recollect.health import Health
+from recollect.measure import Measures
+from recollect.settings import Settings
+from recollect.store import identity, jobs
+from recollect.store.listen import listen
+from recollect.worker import Worker
+
+
+class Server:
+    """Everything one process serves and runs beside it."""
+
+    def __init__(self, settings: Settings, engine: Engine) -> None:
+        self._settings = settings
+        self._engine = engine
+        self.measures = Measures()
+        self.ring = KeyRing(engine.pool, engine.now)
+        self.health = Health(engine)
+        self.worker = Worker(engine, slots=settings.workers, measures=self.measures)
+        self.doors: list[Door] = [statebase.door(engine)]
+        self.app: ASGIApp = Front(
+            self.doors,
+            self._house(),
+            engine=engine,
+            ring=self.ring,
+            limiter=Limiter(settings.rate_per_minute, settings.rate_burst, engine.now),
+            measures=self.measures,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """The worker and the listener, for as long as the block lasts."""
+        tasks = [asyncio.create_task(self._listen())]
+        if self._settings.workers:
+            tasks.append(asyncio.create_task(self.worker.run()))
+        try:
+            yield
+        finally:
+            self.health.is_leaving = True
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        # PgBouncer in transaction mode cannot carry LISTEN: workers poll, keys are believed for
+        # their minute.
+        if not self._settings.pgbouncer:
+            calls = {jobs.CHANNEL: self.worker.wake, identity.CHANNEL: self.ring.forget}
+            await listen(self._engine.pool.url, calls)
+
+    def _house(self) -> Starlette:
+        """What stands behind no door: nothing here shows anybody's data."""
+        routes = [
+            Route("/", docs.welcome),
+            Route("/docs", self._docs),
+            Route("/docs.css", docs.style),
+            Route("/openapi/{door}.json", self._openapi),
+            Route("/health", self.health.overview),
+            Route("/health/live", self.health.live),
+            Route("/health/ready", self.health.ready),
+            Route("/metrics", self._metrics),
+        ]
+        return Starlette(
+            routes=routes, exception_handlers={404: _no_route, 405: _no_route, 500: _bug}
+        )
+
+    async def _docs(self, _: Request) -> Response:
+        return HTMLResponse(docs.page(self.doors), headers=docs.HEADERS)
+
+    async def _openapi(self, request: Request) -> Response:
+        wanted = request.path_params["door"]
+        for door in self.doors:
+            if door.name == wanted:
+                return JSONResponse(docs.openapi(door))
+        return _not_found()
+
+    async def _metrics(self, request: Request) -> Response:
+        if not self._may_read_metrics(request):
+            return _not_found()
+        async with self._engine.pool.everywhere() as db:
+            depths = await jobs.depth(db)
+        now = self._engine.now()
+        oldest = [each.oldest for each in depths if each.status == "pending" and each.oldest]
+        age = max(((now - each).total_seconds() for each in oldest), default=0.0)
+        self.measures.queue({each.status: each.count for each in depths}, max(age, 0.0))
+        self.measures.pool(self._engine.pool.statistics)
+        return PlainTextResponse(
+            self.measures.text(), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    def _may_read_metrics(self, request: Request) -> bool:
+        if self._settings.metrics_key:
+            given = bearer(request.headers) or ""
+            return compare_digest(given.encode(), self._settings.metrics_key.encode())
+        return bool(request.client) and _is_local(request.client.host)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _not_found() -> Response:
+    return JSONResponse({"error": "There is nothing here."}, 404)
+
+
+async def _no_route(_: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    return JSONResponse(
+        {"error": "There is nothing here."}, status, dict(getattr(error, "headers", None) or {})
+    )
+
+
+async def _bug(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "Something went wrong on our side."}, 500)

@@ -1,0 +1,139 @@
+"""What the tests of the embedded PostgreSQL share: other processes, and waiting for them."""
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+SOMEBODY = pwd.getpwnam("daemon").pw_uid if os.geteuid() == 0 else os.geteuid()
+NAMELESS = 12345  # a user id without an entry in /etc/passwd, as containers are given
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="what only root meets")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+_USER = Path(__file__).with_name("embedded_user.py")
+
+
+class User:
+    """A process of its own that uses the server; as root it can be made another user's."""
+
+    def __init__(
+        self,
+        where: Path | None,
+        kind: str = "",
+        *,
+        uid: int | None = None,
+        home: Path | None = None,
+    ) -> None:
+        is_other = uid is not None and uid != os.geteuid()
+        self.process = subprocess.Popen(
+            [_python() if is_other else sys.executable, _USER, str(where or ""), kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env={"PATH": os.environ["PATH"], "HOME": str(home or "/"), "PYTHONPATH": _paths()},
+            user=uid if is_other else None,
+            group=uid if is_other else None,
+            extra_groups=[] if is_other else None,
+        )
+        assert self._hear() == "here"
+
+    def go(self) -> None:
+        self._say()
+
+    def answer(self) -> dict[str, Any]:
+        return json.loads(self._hear())
+
+    def attach(self) -> dict[str, Any]:
+        self.go()
+        return self.answer()
+
+    def leave(self) -> None:
+        self._say()
+        assert self.process.wait(30) == 0
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+    def close(self) -> None:
+        self.kill()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def _say(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def _hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"still not so after {seconds} seconds"
+        time.sleep(0.005)
+
+
+def processes(data_dir: Path, program: str = "") -> list[int]:
+    """The servers and keepers of a data directory, by what their command lines say."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-A", "-o", "pid=,command="], capture_output=True, text=True, check=True
+    )
+    lines = [line.strip().split(" ", 1) for line in listed.stdout.splitlines()]
+    return [
+        int(pid)
+        for pid, command in lines
+        if f"{data_dir}/" in command and program in command and "defunct" not in command
+    ]
+
+
+def keepers(data_dir: Path) -> list[int]:
+    return processes(data_dir, "keeper.py")
+
+
+def server_pid(data_dir: Path) -> int:
+    return int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
+
+
+def ask(url: str, statement: str) -> Any:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else None
+
+
+def started_at(url: str) -> Any:
+    return ask(url, "SELECT pg_postmaster_start_time()")
+
+
+def mode(path: Path) -> int:
+    return path.lstat().st_mode & 0o7777
+
+
+def copy(source: Path, target: Path) -> None:
+    subprocess.run(["cp", "-a", source, target], check=True)
+
+
+def _python() -> str:
+    """A Python of this version that an ordinary user can run; ours may lie in root's home."""
+    for each in (sys.executable, shutil.which("python3.11", path="/usr/bin:/usr/local/bin")):
+        if each and not str(Path(each).resolve()).startswith("/root/"):
+            return each
+    pytest.skip("no Python that another user could run")
+
+
+def _paths() -> str:
+    return os.pathsep.join(each for each in sys.path if "site-packages" in each or "src" in each)

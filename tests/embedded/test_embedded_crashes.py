@@ -1,0 +1,190 @@
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+from embedded_support import (
+    User,
+    as_root,
+    ask,
+    keepers,
+    on_linux,
+    processes,
+    server_pid,
+    wait_until,
+)
+
+from recollect.embedded import CannotStart, attach
+
+Start = Callable[..., User]
+
+WRITE = "CREATE TABLE note AS SELECT generate_series(1, 1000) AS number"
+COUNT = "SELECT count(*) FROM note"
+
+
+def test_rows_survive_a_killed_server(data_dir: Path, holding: ExitStack) -> None:
+    before = holding.enter_context(attach(data_dir))
+    ask(before.url, WRITE)
+    os.kill(server_pid(data_dir), signal.SIGKILL)
+
+    after = holding.enter_context(attach(data_dir))
+
+    assert ask(after.url, COUNT) == [(1000,)]
+    assert len(keepers(data_dir)) == 1
+
+
+def test_rows_survive_when_user_keeper_and_server_are_killed(
+    data_dir: Path, holding: ExitStack, user: Start
+) -> None:
+    alone = user(data_dir, "serve")
+    ask(alone.attach()["url"], WRITE)
+    for each in (*keepers(data_dir), server_pid(data_dir)):
+        os.kill(each, signal.SIGKILL)
+    alone.kill()
+
+    after = holding.enter_context(attach(data_dir, exclusive=True))
+
+    assert ask(after.url, COUNT) == [(1000,)]
+
+
+@on_linux
+def test_a_query_that_outlives_its_server_does_not_keep_the_next_one_down(
+    data_dir: Path, holding: ExitStack
+) -> None:
+    before = holding.enter_context(attach(data_dir))
+    busy = psycopg.connect(before.url, autocommit=True)
+    holding.callback(busy.close)
+    busy.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 1000000000)")
+    activity = f"SELECT state FROM pg_stat_activity WHERE pid = {busy.info.backend_pid}"
+    wait_until(lambda: ask(before.url, activity) == [("active",)])
+    os.kill(server_pid(data_dir), signal.SIGKILL)
+
+    after = holding.enter_context(attach(data_dir))
+
+    assert ask(after.url, "SELECT 1") == [(1,)]
+
+
+def test_a_server_that_is_busy_recovering_is_waited_for(data_dir: Path, holding: ExitStack) -> None:
+    held = holding.enter_context(attach(data_dir))
+    ask(held.url, WRITE)
+    server = server_pid(data_dir)
+    with psycopg.connect(held.url) as doomed:
+        os.kill(doomed.info.backend_pid, signal.SIGKILL)
+
+        again = holding.enter_context(attach(data_dir))
+
+    assert ask(again.url, COUNT) == [(1000,)]
+    assert server_pid(data_dir) == server
+
+
+def test_a_stale_pid_that_is_someone_elses_now_does_not_keep_the_server_down(
+    data_dir: Path, holding: ExitStack
+) -> None:
+    owner = (data_dir / "postgres").stat()
+    is_root = os.geteuid() == 0
+    # Of the server's own user: the case PostgreSQL itself takes for a server that still runs.
+    with subprocess.Popen(["sleep", "60"], user=owner.st_uid if is_root else None) as other:
+        holding.callback(other.kill)
+        stale = data_dir / "postgres" / "postmaster.pid"
+        stale.write_text(
+            f"{other.pid}\n{stale.parent}\n1\n5432\n{data_dir}/socket\n\n  1 1\nready\n"
+        )
+
+        held = holding.enter_context(attach(data_dir))
+        other.kill()
+
+    assert ask(held.url, "SELECT 1") == [(1,)]
+
+
+def test_what_an_interrupted_first_start_left_is_cleared_away(
+    base: Path, holding: ExitStack
+) -> None:
+    left = base / "data" / "postgres.new-a1b2c3d4" / "cluster"
+    left.mkdir(parents=True)
+    base.joinpath("data").chmod(0o711)
+    (left / "PG_VERSION").write_text("18\n")
+
+    held = holding.enter_context(attach(base / "data"))
+
+    assert ask(held.url, "SELECT 1") == [(1,)]
+    assert not list((base / "data").glob("postgres.new-*"))
+
+
+def test_a_first_start_killed_half_way_can_be_repeated(
+    base: Path, holding: ExitStack, user: Start
+) -> None:
+    first = user(base / "data")
+    first.go()
+    wait_until(lambda: any((base / "data").glob("postgres.new-*/cluster/base")))
+    first.kill()
+    assert not (base / "data" / "postgres").exists()
+
+    held = holding.enter_context(attach(base / "data"))
+
+    assert ask(held.url, "SELECT 1") == [(1,)]
+    wait_until(lambda: not processes(base, "initdb"))
+
+
+def test_a_cluster_of_someone_is_never_cleared_away(
+    base: Path, template: Path, holding: ExitStack
+) -> None:
+    kept = base / "data" / "postgres.new-from-backup"
+    kept.mkdir(parents=True)
+    base.joinpath("data").chmod(0o711)
+    (kept / "PG_VERSION").write_text("18\n")
+
+    holding.enter_context(attach(base / "data"))
+
+    assert (kept / "PG_VERSION").read_text() == "18\n"
+
+
+def test_a_server_that_cannot_start_says_why(data_dir: Path) -> None:
+    with (data_dir / "postgres" / "postgresql.conf").open("a") as file:
+        file.write("\nno_such_setting = on\n")
+
+    with pytest.raises(CannotStart) as refused:
+        attach(data_dir)
+
+    assert "no_such_setting" in refused.value.message
+    assert str(data_dir / "postgres.log") in refused.value.message
+
+
+def test_a_long_log_is_put_aside(data_dir: Path, holding: ExitStack) -> None:
+    (data_dir / "postgres.log").write_bytes(b"x" * 11_000_000)
+
+    holding.enter_context(attach(data_dir))
+
+    assert (data_dir / "postgres.log.1").stat().st_size == 11_000_000
+    assert (data_dir / "postgres.log").stat().st_size < 10_000
+
+
+@as_root
+def test_a_full_disk_is_named_and_nothing_is_lost(
+    base: Path, template: Path, holding: ExitStack
+) -> None:
+    disk = base / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=150m,mode=711", "none", disk], check=False
+    )
+    if mounted.returncode:
+        pytest.skip("may not mount here")
+    holding.callback(subprocess.run, ["umount", "-l", disk], check=True)
+    subprocess.run(["cp", "-a", template, disk / "data"], check=True)
+    with attach(disk / "data") as held:
+        ask(held.url, WRITE)
+    filler = disk / "filler"
+    subprocess.run(
+        ["dd", "if=/dev/zero", f"of={filler}", "bs=64k"], check=False, capture_output=True
+    )
+
+    with pytest.raises(CannotStart, match="disk is full"):
+        attach(disk / "data")
+
+    filler.unlink()
+    again = holding.enter_context(attach(disk / "data"))
+    assert ask(again.url, COUNT) == [(1000,)]

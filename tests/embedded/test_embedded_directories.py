@@ -1,0 +1,250 @@
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from embedded_support import (
+    NAMELESS,
+    SOMEBODY,
+    User,
+    as_root,
+    ask,
+    copy,
+    mode,
+    on_linux,
+    server_pid,
+)
+
+from recollect.embedded import CannotStart, attach, default_data_dir, find_binaries
+
+Start = Callable[..., User]
+
+
+def contents(directory: Path) -> dict[str, tuple[int, int, bytes]]:
+    return {
+        str(each.relative_to(directory)): (
+            each.lstat().st_mode,
+            each.lstat().st_mtime_ns,
+            each.read_bytes() if each.is_file() else b"",
+        )
+        for each in (directory, *directory.rglob("*"))
+    }
+
+
+def test_files_that_are_no_cluster_are_left_alone(base: Path) -> None:
+    there = base / "data" / "postgres"
+    there.mkdir(parents=True)
+    base.joinpath("data").chmod(0o711)
+    (there / "thesis.txt").write_text("the only copy")
+    before = contents(there)
+
+    with pytest.raises(CannotStart, match=re.escape(f"`{there}` has files in it")):
+        attach(base / "data")
+
+    assert contents(there) == before
+
+
+def test_a_cluster_of_another_version_is_left_alone(data_dir: Path) -> None:
+    (data_dir / "postgres" / "PG_VERSION").write_text("17\n")
+    before = contents(data_dir / "postgres")
+
+    with pytest.raises(CannotStart, match=r"made by PostgreSQL 17, .* are version 18"):
+        attach(data_dir)
+
+    assert contents(data_dir / "postgres") == before
+
+
+def test_other_files_in_the_data_directory_are_left_alone(
+    data_dir: Path, holding: ExitStack
+) -> None:
+    (data_dir / "cache").mkdir(mode=0o755)
+    (data_dir / "cache" / "model").write_text("weights")
+    before = contents(data_dir / "cache")
+
+    holding.enter_context(attach(data_dir))
+
+    assert contents(data_dir / "cache") == before
+
+
+def test_a_directory_that_cannot_be_written_is_named(base: Path, user: Start) -> None:
+    (base / "data").mkdir(mode=0o555)
+
+    told = user(base / "data", uid=SOMEBODY).attach()
+
+    assert told["refused"].startswith(f"`{base}/data` cannot be written by user `{SOMEBODY}`.")
+
+
+def test_a_directory_that_cannot_be_made_is_named(base: Path, user: Start) -> None:
+    (base / "closed").mkdir(mode=0o555)
+
+    told = user(base / "closed" / "data", uid=SOMEBODY).attach()
+
+    assert told["refused"].startswith(f"`{base}/closed/data` cannot be made: Permission denied.")
+
+
+def test_a_file_in_place_of_the_directory_is_named(base: Path) -> None:
+    (base / "data").write_text("")
+
+    with pytest.raises(CannotStart, match="is not a directory"):
+        attach(base / "data")
+
+
+@pytest.mark.parametrize("name", ['Ada\'s "own" data', "a,b", "50% of it?&c=#1", "Gedächtnis"])
+def test_a_path_may_hold_any_character(
+    base: Path, template: Path, holding: ExitStack, name: str
+) -> None:
+    copy(template, base / name)
+
+    first = holding.enter_context(attach(base / name))
+    second = holding.enter_context(attach(base / name))
+
+    assert ask(first.url, "SELECT 1") == ask(second.admin_url, "SELECT 1") == [(1,)]
+
+
+def test_a_path_too_long_for_a_socket_gets_a_short_private_one(
+    base: Path, template: Path, holding: ExitStack, user: Start
+) -> None:
+    long = base / ("deep" * 15) / ("deeper" * 15)
+    long.parent.mkdir(mode=0o755)
+    copy(template, long)
+
+    held = holding.enter_context(attach(long))
+    told = user(long).attach()
+
+    short = Path((long / "socket.path").read_text())
+    assert ask(held.url, "SELECT 1") == [(1,)]
+    assert told["url"] == held.url
+    assert mode(short) == 0o700
+    assert short.stat().st_uid == (long / "postgres").stat().st_uid
+
+
+def test_nobody_else_can_look_in(base: Path, holding: ExitStack) -> None:
+    data_dir = base / "data"
+
+    holding.enter_context(attach(data_dir, exclusive=True))
+
+    locks = ["keeper.lock", "serve.lock", "start.lock", "users.lock"]
+    modes = {each.name: mode(each) for each in data_dir.iterdir()}
+    assert modes == {
+        "postgres": 0o700,
+        "socket": 0o700,
+        "postgres.log": 0o600,
+        **dict.fromkeys(locks, 0o600),
+    }
+    assert mode(data_dir) == (0o710 if os.geteuid() == 0 else 0o700)
+    assert mode(data_dir / "socket" / ".s.PGSQL.5432") == 0o700
+
+
+@on_linux
+def test_nothing_listens_on_a_port(data_dir: Path, holding: ExitStack) -> None:
+    holding.enter_context(attach(data_dir))
+
+    links = [str(each.readlink()) for each in Path(f"/proc/{server_pid(data_dir)}/fd").iterdir()]
+    sockets = {each[8:-1] for each in links if each.startswith("socket:[")}
+    tables = [Path("/proc/net", each).read_text() for each in ("tcp", "tcp6", "udp", "udp6")]
+    inodes = {line.split()[9] for table in tables for line in table.splitlines()[1:]}
+    assert sockets
+    assert not sockets & inodes
+
+
+def test_an_ordinary_user_needs_nothing_but_a_home(base: Path, user: Start) -> None:
+    home = base / "home"
+    home.mkdir(mode=0o700)
+    os.chown(home, SOMEBODY, -1)
+
+    somebody = user(None, uid=SOMEBODY, home=home)
+    told = somebody.attach()
+
+    data_dir = home / ".local" / "share" / "recollect"
+    assert told["data_dir"] == str(data_dir)
+    assert ask(told["url"], "SELECT current_user::text") == [("recollect",)]
+    assert {each.stat().st_uid for each in data_dir.rglob("*")} == {SOMEBODY}
+    somebody.leave()
+
+
+@as_root
+def test_a_user_without_a_name_is_told_what_the_first_start_needs(base: Path, user: Start) -> None:
+    (base / "data").mkdir()
+    os.chown(base / "data", NAMELESS, NAMELESS)
+
+    told = user(base / "data", uid=NAMELESS).attach()
+
+    assert told["refused"].startswith(f"User `{NAMELESS}` has no name on this system")
+
+
+@as_root
+def test_a_user_without_a_name_can_use_a_directory_that_is_there(
+    data_dir: Path, user: Start
+) -> None:
+    subprocess.run(["chown", "-R", f"{NAMELESS}:{NAMELESS}", data_dir], check=True)
+
+    nameless = user(data_dir, "serve", uid=NAMELESS)
+    told = nameless.attach()
+
+    assert ask(told["url"], "SELECT current_user::text") == [("recollect",)]
+    assert Path(f"/proc/{server_pid(data_dir)}").stat().st_uid == NAMELESS
+    nameless.leave()
+
+
+@as_root
+def test_root_beside_an_ordinary_user_leaves_that_user_the_directory(
+    base: Path, user: Start
+) -> None:
+    home = base / "home"
+    home.mkdir(mode=0o700)
+    os.chown(home, SOMEBODY, SOMEBODY)
+    first = user(None, uid=SOMEBODY, home=home)
+    data_dir = Path(first.attach()["data_dir"])
+    first.leave()
+
+    with attach(data_dir, exclusive=True):
+        owners = {each.stat().st_uid for each in data_dir.rglob("*")}
+
+    assert owners == {SOMEBODY}
+    assert "url" in user(None, "serve", uid=SOMEBODY, home=home).attach()
+
+
+@as_root
+def test_a_directory_closed_to_the_server_is_named(base: Path) -> None:
+    (base / "private").mkdir(mode=0o700)
+
+    with pytest.raises(CannotStart, match=re.escape(f"`{base}/private` is closed to user `65534`")):
+        attach(base / "private" / "data")
+
+
+@as_root
+def test_programs_closed_to_the_server_are_copied_once(
+    data_dir: Path, base: Path, holding: ExitStack
+) -> None:
+    carried = find_binaries(None).parents[1]
+    closed = base / "closed"
+    closed.mkdir(mode=0o700)
+    for each in (carried, carried.with_name(carried.name + ".libs")):
+        subprocess.run(["cp", "-a", each, closed], check=True)
+
+    first = holding.enter_context(
+        attach(data_dir, binaries=closed / carried.name / "pginstall" / "bin")
+    )
+    second = holding.enter_context(
+        attach(data_dir, binaries=closed / carried.name / "pginstall" / "bin")
+    )
+
+    [copied] = data_dir.glob("bin-*")
+    assert first.bin_dir == second.bin_dir == copied / carried.name / "pginstall" / "bin"
+    assert Path(f"/proc/{server_pid(data_dir)}/exe").resolve() == first.bin_dir / "postgres"
+    subprocess.run([first.bin_dir / "pg_dump", "--version"], check=True, user=65534, group=65534)
+
+
+def test_a_setting_without_programs_is_named(base: Path) -> None:
+    with pytest.raises(CannotStart, match=re.escape(f"`postgres_bin` names `{base}`")):
+        find_binaries(base)
+
+
+def test_the_default_is_a_directory_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/elsewhere")
+
+    expected = "/var/lib/recollect" if os.geteuid() == 0 else "/elsewhere/recollect"
+    assert default_data_dir() == Path(expected)

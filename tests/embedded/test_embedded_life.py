@@ -1,0 +1,211 @@
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from embedded_support import (
+    User,
+    ask,
+    keepers,
+    on_linux,
+    processes,
+    server_pid,
+    started_at,
+    wait_until,
+)
+
+from recollect.embedded import CannotStart, attach
+
+Start = Callable[..., User]
+
+
+def test_the_first_start_makes_role_database_and_extensions(base: Path, holding: ExitStack) -> None:
+    held = holding.enter_context(attach(base / "data"))
+
+    role = ask(
+        held.url,
+        """
+        SELECT current_user::text, rolsuper, rolbypassrls, current_database()::text,
+               pg_get_userbyid(datdba)::text
+          FROM pg_roles, pg_database
+         WHERE rolname = current_user AND datname = current_database()
+        """,
+    )
+    extensions = ask(held.url, "SELECT extname::text FROM pg_extension ORDER BY extname")
+    assert role == [("recollect", False, False, "recollect", "recollect")]
+    assert extensions == [("pg_trgm",), ("plpgsql",), ("vector",)]
+    assert ask(held.admin_url, "SELECT current_user::text") == [("postgres",)]
+
+
+def test_the_server_keeps_what_it_promised(data_dir: Path, holding: ExitStack) -> None:
+    held = holding.enter_context(attach(data_dir))
+
+    settings = ask(
+        held.url,
+        """
+        SELECT name, setting
+          FROM pg_settings
+         WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'data_checksums', 'jit',
+                        'listen_addresses')
+         ORDER BY name
+        """,
+    )
+    assert settings == [
+        ("data_checksums", "on"),
+        ("fsync", "on"),
+        ("full_page_writes", "on"),
+        ("jit", "off"),
+        ("listen_addresses", ""),
+        ("synchronous_commit", "on"),
+    ]
+
+
+def test_a_second_process_shares_the_server(
+    data_dir: Path, holding: ExitStack, user: Start
+) -> None:
+    held = holding.enter_context(attach(data_dir))
+
+    told = user(data_dir).attach()
+
+    assert told["url"] == held.url
+    assert started_at(told["url"]) == started_at(held.url)
+    assert len(keepers(data_dir)) == 1
+
+
+def test_a_second_serve_is_refused_and_told_who_is_there(
+    data_dir: Path, holding: ExitStack, user: Start
+) -> None:
+    first = user(data_dir, "serve")
+    first.attach()
+
+    with pytest.raises(CannotStart) as refused:
+        attach(data_dir, exclusive=True)
+
+    assert refused.value.message == (
+        f"`recollect serve` already runs on `{data_dir}` (process {first.process.pid}). "
+        "Stop it or choose another `--data-dir`."
+    )
+    holding.enter_context(attach(data_dir))  # beside it, for a short while, is fine
+
+
+def test_serve_can_follow_a_serve_that_was_killed(
+    data_dir: Path, holding: ExitStack, user: Start
+) -> None:
+    first = user(data_dir, "serve")
+    first.attach()
+    first.kill()
+
+    held = holding.enter_context(attach(data_dir, exclusive=True))
+
+    assert ask(held.url, "SELECT 1") == [(1,)]
+
+
+def test_the_last_one_out_stops_the_server(data_dir: Path, user: Start) -> None:
+    held = attach(data_dir)
+    other = user(data_dir)
+    other.attach()
+
+    held.detach()
+    remained = processes(data_dir)
+    other.leave()
+
+    assert remained
+    assert not (data_dir / "postgres" / "postmaster.pid").exists()
+
+
+def test_letting_go_twice_is_letting_go_once(data_dir: Path, holding: ExitStack) -> None:
+    held = attach(data_dir)
+    other = holding.enter_context(attach(data_dir))
+
+    held.detach()
+    held.detach()
+
+    assert ask(other.url, "SELECT 1") == [(1,)]
+
+
+def test_a_killed_user_leaves_no_server_behind(data_dir: Path, user: Start) -> None:
+    alone = user(data_dir)
+    alone.attach()
+    assert processes(data_dir)
+
+    alone.kill()
+
+    wait_until(lambda: not processes(data_dir))
+    assert not (data_dir / "postgres" / "postmaster.pid").exists()
+
+
+def test_whoever_comes_while_the_server_stops_gets_a_new_one(data_dir: Path, user: Start) -> None:
+    told = list[object]()
+    for _ in range(5):
+        before = user(data_dir)
+        before.attach()
+        before.kill()
+        with attach(data_dir) as held:
+            told.append(ask(held.url, "SELECT 1"))
+
+    assert told == [[(1,)]] * 5
+
+
+def test_a_killed_keeper_is_replaced(data_dir: Path, holding: ExitStack, user: Start) -> None:
+    alone = user(data_dir)
+    alone.attach()
+    [first] = keepers(data_dir)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: not keepers(data_dir))
+
+    attach(data_dir).detach()
+
+    assert len(keepers(data_dir)) == 1
+    alone.kill()
+    wait_until(lambda: not processes(data_dir))
+
+
+def test_the_last_one_out_stops_the_server_although_its_keeper_was_killed(data_dir: Path) -> None:
+    held = attach(data_dir)
+    [keeper] = keepers(data_dir)
+    os.kill(keeper, signal.SIGKILL)
+
+    held.detach()
+
+    assert not (data_dir / "postgres" / "postmaster.pid").exists()
+
+
+def test_an_interrupt_from_the_terminal_does_not_reach_the_server(
+    data_dir: Path, holding: ExitStack
+) -> None:
+    holding.enter_context(attach(data_dir))
+
+    sessions = {os.getsid(each) for each in (server_pid(data_dir), *keepers(data_dir))}
+
+    assert os.getsid(0) not in sessions
+
+
+@on_linux
+def test_the_server_holds_none_of_our_locks(data_dir: Path, holding: ExitStack) -> None:
+    holding.enter_context(attach(data_dir, exclusive=True))
+    [keeper] = keepers(data_dir)
+
+    assert _open_locks(server_pid(data_dir)) == set()
+    assert _open_locks(keeper) == {"users.lock", "keeper.lock"}
+
+
+def _open_locks(pid: int) -> set[str]:
+    found = [each.readlink() for each in Path(f"/proc/{pid}/fd").iterdir()]
+    return {each.name for each in found if each.suffix == ".lock"}
+
+
+def test_four_at_once_make_one_cluster(base: Path, user: Start) -> None:
+    users = [user(base / "data") for _ in range(4)]
+
+    for each in users:
+        each.go()
+    told = [each.answer() for each in users]
+
+    assert len({str(started_at(each["url"])) for each in told}) == 1
+    assert max(each["span"][0] for each in told) < min(each["span"][1] for each in told)
+    assert sorted(each.name for each in (base / "data").glob("postgres*")) == [
+        "postgres",
+        "postgres.log",
+    ]

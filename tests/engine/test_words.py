@@ -1,0 +1,164 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.engine.words import LONGEST_TERM, Query, phrases, query_terms, terms
+
+any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=300)
+
+
+def finds(query: str, text: str) -> bool:
+    return not terms(text).keys().isdisjoint(query_terms(query).terms)
+
+
+def test_terms_are_counted() -> None:
+    found = terms("dark tea, Dark tea")
+
+    assert found == {"dark": 2, "tea": 2}
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("zurich", "Sie wohnt in Zürich"),
+        ("Zürich", "she lives in zurich"),
+        ("ZÜRICH", "zürich"),
+        ("Zu\u0308rich", "Zürich"),
+        ("Lodz", "Łódź"),
+        ("strasse", "Straße"),
+        ("smorrebrod", "smørrebrød"),
+        ("cafe", "Le café est ouvert"),
+        ("\uff46\uff55\uff4c\uff4c", "full width"),
+        ("houses", "one house"),
+        ("running", "she runs"),
+        ("Haus", "Die Häuser der Stadt sind alt"),
+        ("chevaux blancs", "le cheval blanc est dans le pré"),
+        ("книга", "Книги лежат на столе"),
+        ("δρόμοι", "δρόμος"),
+        ("किताबें", "किताब"),
+        ("كتاب", "كِتَاب"),
+        ("٣٤", "room 34"),
+        ("Ada", "Ada\u2019s tea"),
+        ("dont", "I don't"),
+        ("don\u2019t", "I don't"),
+        ("eau", "l'eau"),
+        ("email", "e-mail"),
+        ("dark mode", "dark-mode"),
+        ("1000", "costs 1,000 euros"),
+        ("1,000,000", "1000000"),
+        ("1.000", "1000"),
+        ("3.14", "3,14"),
+        ("東京", "私は東京都に住んでいます"),
+        ("猫", "猫が好き"),
+        ("한국", "한국어를 배워요"),
+        ("ภาษา", "เรียนภาษาไทย"),
+    ],
+)
+def test_a_query_finds_another_spelling_of_its_word(query: str, text: str) -> None:
+    assert finds(query, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("ERR_4711", "err_4711"),
+        ("ERR_4711", "4711"),
+        ("ERR4711", "4711"),
+        ("v2.3.1", "V2.3.1"),
+        ("call foo_bar() now", "foo_bar"),
+        ("call foo_bar() now", "bar"),
+        ("user@example.com", "user@example.com"),
+        ("user@example.com", "example"),
+        ("CamelCaseName", "camelcasename"),
+        ("CamelCaseName", "case"),
+        ("HTMLParser", "parser"),
+        ("2026-03-15", "2026-03-15"),
+        ("2026-03-15", "2026"),
+        ("/usr/local/bin", "/usr/local/bin"),
+        ("/usr/local/bin", "local"),
+        ("C++", "c++"),
+        ("C#", "c#"),
+    ],
+)
+def test_a_code_is_found_whole_and_in_parts(text: str, query: str) -> None:
+    assert finds(query, text)
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [("v2.3.1", "v3.2.10"), ("C++", "C#"), ("京都", "東京"), ("1000", "1,500"), ("Oslo", "Bergen")],
+)
+def test_the_whole_of_one_thing_is_not_the_whole_of_another(query: str, text: str) -> None:
+    assert query_terms(query).terms[0] not in terms(text)
+
+
+@pytest.mark.parametrize("word", ["Gifts", "running", "universe", "Häuser", "maison", "casas"])
+@pytest.mark.parametrize(
+    "around", ["{}", "the {} of the house", "das {} und der Hund", "la {} de la ville est à nous"]
+)
+def test_an_exact_word_matches_whatever_language_its_text_is_taken_for(
+    word: str, around: str
+) -> None:
+    assert finds(word, around.format(word))
+
+
+def test_function_words_leave_a_query_that_says_more() -> None:
+    assert query_terms("What is the colour of my bike?") == Query(("colour", "bike"), ())
+
+
+def test_a_query_of_function_words_keeps_them() -> None:
+    assert query_terms("The Who") == Query(("the", "who"), ())
+
+
+def test_a_negation_stays_in_the_query() -> None:
+    assert query_terms("who is not in the team").terms == ("not", "team")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('find "dark  mode" now', ("dark mode",)),
+        ("find “dark mode”", ("dark mode",)),
+        ("finde „dunkler Modus“", ("dunkler Modus",)),
+        ("cherche « mode sombre »", ("mode sombre",)),
+        ("「東京タワー」", ("東京タワー",)),
+        ('one "word" only', ()),
+        ('a 5" by 7" print', ()),
+        ('an "unclosed quote', ()),
+        ('"a b" and "a b" and "c d"', ("a b", "c d")),
+    ],
+)
+def test_quoted_words_are_phrases(text: str, expected: tuple[str, ...]) -> None:
+    assert phrases(text) == expected
+
+
+def test_a_long_term_fits_an_index_and_keeps_its_identity() -> None:
+    (one,) = terms("x" * 50_000)
+    (other,) = terms("x" * 49_999)
+
+    assert len(one) == len(other) == LONGEST_TERM
+    assert one != other
+
+
+@given(any_text)
+def test_any_text_gives_bounded_terms_and_the_same_ones_again(text: str) -> None:
+    found = terms(text)
+
+    assert found == terms(text)
+    assert all(0 < len(term) <= LONGEST_TERM and "\0" not in term for term in found)
+
+
+@given(any_text)
+def test_every_text_is_found_by_itself(text: str) -> None:
+    assert set(query_terms(text).terms) <= terms(text).keys()
+
+
+@given(st.lists(st.sampled_from(["tea", "Häuser", "東京", "ERR_4711", "1,000"]), max_size=8))
+def test_case_and_the_space_between_words_do_not_matter(words: list[str]) -> None:
+    assert terms(" ".join(words)) == terms("\n\t ".join(words).lower())
+
+
+@given(st.text(max_size=200))
+def test_even_broken_unicode_is_no_error(text: str) -> None:
+    query_terms(text)
+    terms(text)

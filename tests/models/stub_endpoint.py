@@ -1,0 +1,83 @@
+"""An embeddings endpoint that says what a test tells it to, and remembers what it was asked."""
+
+import base64
+import hashlib
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as the server saw it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def texts(self) -> list[str]:
+        return json.loads(self.body)["input"]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the server answers; one that `hangs` never comes."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    hangs: bool = False
+
+
+Answer = Callable[[Asked], Reply]
+
+
+class Stub:
+    """Answers with each of `replies` in turn, then as a well-behaved endpoint would."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.asked: list[Asked] = []
+        self.replies: list[Reply | Answer] = []
+
+    def answer(self, asked: Asked) -> Reply:
+        self.asked.append(asked)
+        reply = self.replies.pop(0) if self.replies else well_behaved
+        return reply if isinstance(reply, Reply) else reply(asked)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        reply = self.answer(Asked(scope["method"], scope["path"], headers, body))
+        if reply.hangs:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
+        sent = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
+        await send({"type": "http.response.start", "status": reply.status, "headers": sent})
+        await send({"type": "http.response.body", "body": reply.body})
+
+
+def well_behaved(asked: Asked) -> Reply:
+    return embeddings([numbers(text) for text in asked.texts])
+
+
+def numbers(text: str) -> list[float]:
+    """Eight numbers that only this text has."""
+    return [float(byte) - 127.5 for byte in hashlib.sha256(text.encode()).digest()[:8]]
+
+
+def embeddings(vectors: list[list[float]]) -> Reply:
+    data = [{"index": n, "embedding": vector} for n, vector in enumerate(vectors)]
+    return Reply(body=json.dumps({"object": "list", "data": data}).encode())
+
+
+def packed(vector: list[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
