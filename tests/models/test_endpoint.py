@@ -260,6 +260,17 @@ async def test_a_dead_endpoint_is_soon_left_alone(embedder: EndpointEmbedder, st
     assert timedelta(0) < caught.value.retry_after <= timedelta(seconds=Circuit.PAUSE_SECONDS)
 
 
+async def test_texts_it_refuses_do_not_cut_off_the_others(
+    embedder: EndpointEmbedder, stub: Stub
+) -> None:
+    stub.replies = [Reply(400)] * Circuit.FAILURES
+    for _ in range(Circuit.FAILURES):
+        with pytest.raises(Unavailable):
+            await embedder.embed(["indigestible"], Purpose.PASSAGE)
+
+    assert len(await embedder.embed(["Ada"], Purpose.PASSAGE)) == 1
+
+
 async def test_a_cancelled_call_says_nothing_about_the_endpoint(
     embedder: EndpointEmbedder, stub: Stub
 ) -> None:

@@ -6,79 +6,17 @@ doubt, leave it out.
 
 from collections.abc import Mapping
 
-ARTICLES = frozenset({"a", "an", "the"})
-POSSESSIVES = frozenset({"my", "your", "his", "her", "its", "our", "their"})
-POINTERS = frozenset({"the", "this", "that", "these", "those"}) | POSSESSIVES
-SUBJECTS = frozenset({"I", "i", "you", "he", "she", "it", "we", "they"})
-PREPOSITIONS = frozenset(
-    [
-        "about",
-        "above",
-        "after",
-        "against",
-        "around",
-        "as",
-        "at",
-        "because",
-        "before",
-        "behind",
-        "below",
-        "beneath",
-        "beside",
-        "between",
-        "by",
-        "despite",
-        "during",
-        "for",
-        "from",
-        "if",
-        "in",
-        "inside",
-        "into",
-        "near",
-        "of",
-        "off",
-        "on",
-        "onto",
-        "out",
-        "outside",
-        "over",
-        "past",
-        "since",
-        "than",
-        "through",
-        "to",
-        "toward",
-        "towards",
-        "under",
-        "until",
-        "up",
-        "when",
-        "while",
-        "with",
-        "within",
-        "without",
-    ]
+ARTICLES = _words("a an the")
+POSSESSIVES = _words("my your his her its our their")
+POINTERS = _words("the this that these those I i you he she it we they")
+PREPOSITIONS = _words(
+    "about above after against around as at because before behind below beneath beside between"
+    " by despite during for from if in inside into near of off on onto out outside over past"
+    " since than through to toward towards under until up when while with within without"
 )
-MODALS = frozenset({"will", "would", "can", "could", "may", "might", "must", "shall", "should"})
-NEGATIONS = frozenset(
-    [
-        "not",
-        "never",
-        "no",
-        "nobody",
-        "nothing",
-        "none",
-        "neither",
-        "nor",
-        "hardly",
-        "barely",
-        "no-longer",
-    ]
-)
-COMPARISONS = frozenset(
-    ["than", "more", "most", "less", "least", "better", "best", "worse", "worst"]
-)
+MODALS = _words("will would can could may might must shall should")
+NEGATIONS = _words("not never no nobody nothing none neither nor hardly barely no-longer")
+COMPARISONS = _words("than more most less least better best worse worst")
 # Capitalised at the head of a sentence, they are still what they are.
 OPENINGS = (
     ARTICLES
@@ -117,7 +55,7 @@ LEAD_INS = (
     ("btw",),
     ("actually",),
 )
-FILLERS = frozenset({"also", "please", "per"})
+FILLERS = _words("also please per")
 
 CONTRACTIONS: Mapping[str, tuple[str, ...]] = {
     "won't": ("will", "not"),
@@ -141,7 +79,7 @@ CONTRACTED_ENDINGS: Mapping[str, str] = {
     "'m": "am",
 }
 # After these an 's is "is"; after anything else it is taken for a possessive.
-IS_BEFORE_S = frozenset(["he", "she", "it", "that", "there", "here", "what", "who", "where", "how"])
+IS_BEFORE_S = _words("he she it that there here what who where how")
 
 # Rewritten where they stand, longer ones first, once articles are gone. A verb is written in its
 # base form and fits any of its present and past forms; the one marked * takes that form over.
@@ -254,66 +192,20 @@ SYNONYMS: Mapping[str, str] = {
     )
     for word in group.split()[1:]
 }
-BEVERAGES = frozenset(
-    [
-        "beer",
-        "cappuccino",
-        "cocoa",
-        "coffee",
-        "espresso",
-        "juice",
-        "latte",
-        "lemonade",
-        "milk",
-        "tea",
-        "water",
-        "whisky",
-        "wine",
-    ]
+BEVERAGES = _words(
+    "beer cappuccino cocoa coffee espresso juice latte lemonade milk tea water whisky wine"
 )
 # "A window seat" and "window seats" are one kind to prefer; but a person is someone.
-PERSONS = frozenset(
-    [
-        "boy",
-        "brother",
-        "child",
-        "colleague",
-        "friend",
-        "girl",
-        "guy",
-        "neighbor",
-        "person",
-        "sister",
-        "user",
-        "woman",
-    ]
-)
-PERSONS_SPOKEN_OF = frozenset({"me", "you", "him", "her", "it", "us", "them"})
+PERSONS = _words("boy brother child colleague friend girl guy neighbor person sister user woman")
+PERSONS_SPOKEN_OF = _words("me you him her it us them")
 # One of these may stand anywhere in a simple clause.
-MOBILE_ADVERBS = frozenset(
-    ["always", "normally", "now", "often", "rarely", "sometimes", "typically", "usually"]
-)
+MOBILE_ADVERBS = _words("always normally now often rarely sometimes typically usually")
 
 # What these say may be a clause with adverbs of its own.
-CLAUSE_VERBS = frozenset(
-    [
-        "believe",
-        "feel",
-        "find",
-        "hear",
-        "hope",
-        "know",
-        "promise",
-        "say",
-        "see",
-        "tell",
-        "think",
-        "want",
-    ]
-)
+CLAUSE_VERBS = _words("believe feel find hear hope know promise say see tell think want")
 
 # Verbs after which "to swim" and "swimming" are the same; after "stop" they are not.
-TAKES_EITHER = frozenset({"like", "love", "prefer", "hate", "enjoy", "dislike", "start", "begin"})
+TAKES_EITHER = _words("like love prefer hate enjoy dislike start begin")
 
 REGULAR_VERBS = [
     "add",
@@ -464,23 +356,7 @@ REGULAR_VERBS = [
     "work",
     "worry",
 ]
-DOUBLING_VERBS = frozenset(
-    [
-        "begin",
-        "drop",
-        "forget",
-        "get",
-        "jog",
-        "plan",
-        "prefer",
-        "run",
-        "ship",
-        "shop",
-        "stop",
-        "swim",
-        "win",
-    ]
-)
+DOUBLING_VERBS = _words("begin drop forget get jog plan prefer run ship shop stop swim win")
 # Base, past, participle.
 IRREGULAR_VERBS = tuple(
     tuple(forms.split())

@@ -133,8 +133,9 @@ class EndpointEmbedder:
             async with asyncio.timeout(left), self._places[purpose]:
                 is_asked = True
                 vectors = _read(await self._post(texts), len(texts))
-        except _Failed:
-            self._circuit.failed()
+        except _Failed as failure:
+            if not failure.is_about_input:  # one text it cannot digest must not cut off the rest
+                self._circuit.failed()
             raise
         except TimeoutError:
             if is_asked:  # waiting for a place of our own says nothing about the endpoint
@@ -157,6 +158,7 @@ class EndpointEmbedder:
         raise _Failed(
             f"status {response.status_code}",
             is_passing=response.status_code in {408, 429} or response.is_server_error,
+            is_about_input=response.status_code in {400, 422},
             retry_after=_retry_after(response.headers.get("Retry-After")),
         )
 
@@ -201,11 +203,17 @@ class _Failed(Unavailable):
     """One attempt came to nothing; `why` is safe to log, and not in the message."""
 
     def __init__(
-        self, why: str, *, is_passing: bool = False, retry_after: timedelta | None = None
+        self,
+        why: str,
+        *,
+        is_passing: bool = False,
+        is_about_input: bool = False,
+        retry_after: timedelta | None = None,
     ) -> None:
         super().__init__("embedder", retry_after=retry_after)
         self.why = why
         self.is_passing = is_passing
+        self.is_about_input = is_about_input
 
 
 class _TooLong(Exception):

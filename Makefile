@@ -1,0 +1,58 @@
+# Everything needs only Python 3.11+ and make; the rest is set up on first use.
+
+PYTHON ?= python3
+# One tool that this project does not bring itself: uv. Taken from the PATH, else put in .tools.
+UV_VERSION := 0.13.7
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+RUN := $(UV) run --frozen --no-sync
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve work test quick lint types format conformance bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(READY) ## install everything into .venv
+
+serve: $(READY) ## run Recollect on http://127.0.0.1:8484
+	@$(RUN) recollect serve $(ARGS)
+
+work: $(READY) ## run background workers alone
+	@$(RUN) recollect work $(ARGS)
+
+test: $(READY) lint types ## run every check and every test
+	$(RUN) pytest -n 2 --dist worksteal $(ARGS)
+
+quick: $(READY) ## run the tests once, without the slow ones
+	$(RUN) pytest -n 2 -m 'not slow' -x -q $(ARGS)
+
+lint: $(READY) ## style, bans and the direction of imports
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) lint-imports
+
+types: $(READY) ## strict types over source, tests and benchmarks
+	$(RUN) basedpyright
+
+format: $(READY) ## write the code in the project's style
+	$(RUN) ruff check --fix-only .
+	$(RUN) ruff format .
+
+conformance: $(READY) ## which numbered statements have a passing test
+	$(RUN) python -m tests.conformance $(ARGS)
+
+bench: $(READY) ## load, latency and floor, over HTTP, in one run
+	$(RUN) python -m bench.load $(ARGS)
+
+clean: ## remove what setup made
+	rm -rf .venv .tools
+
+$(READY): pyproject.toml uv.lock | $(filter .tools/%,$(UV))
+	$(UV) sync --frozen
+	@touch $@
+
+.tools/bin/uv:
+	$(PYTHON) -c 'import sys; sys.exit("Recollect needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .tools
+	.tools/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)

@@ -1,0 +1,103 @@
+"""One PostgreSQL per run, one database per test process, cloned from a migrated template."""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+
+from recollect.embedded import Attached, attach
+from recollect.store.migrate import migrate
+
+HOME = "HOUSE_UNDER_TEST"
+_TEMPLATE = "house_template"
+
+
+def make_home() -> Path:
+    """A directory that the unprivileged server of a root-run test can reach too."""
+    home = Path(tempfile.mkdtemp(prefix="house-", dir="/tmp"))
+    home.chmod(0o711)
+    os.environ[HOME] = str(home)
+    return home
+
+
+def remove_home(home: Path) -> None:
+    """Wait for the server to end with its last user, then sweep up."""
+    pid_file = home / "data" / "postgres" / "postmaster.pid"
+    for _ in range(300):
+        if not pid_file.exists():
+            break
+        time.sleep(0.05)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+class TestDatabases:
+    """The databases of one test process."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        home = Path(os.environ[HOME])
+        self._attached: Attached = attach(home / "data")
+        with (home / "template.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._make_template()
+
+    def clone(self) -> str:
+        """The URL of a new migrated database."""
+        name = f"test_{uuid4().hex[:12]}"
+        with psycopg.connect(self._attached.admin_url, autocommit=True) as db:
+            db.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER recollect").format(
+                    sql.Identifier(name), sql.Identifier(_TEMPLATE)
+                )
+            )
+        return self._url(name)
+
+    def empty(self) -> str:
+        """The URL of a new database without a schema."""
+        name = f"test_{uuid4().hex[:12]}"
+        self._create(name)
+        return self._url(name)
+
+    @property
+    def admin_url(self) -> str:
+        return self._attached.admin_url
+
+    def close(self) -> None:
+        self._attached.detach()
+
+    def _make_template(self) -> None:
+        with psycopg.connect(self._attached.admin_url, autocommit=True) as db:
+            found = db.execute(
+                "SELECT 1 FROM pg_database WHERE datname = %s", [_TEMPLATE]
+            ).fetchone()
+        if found:
+            return
+        self._create(_TEMPLATE)
+        asyncio.run(_migrate(self._url(_TEMPLATE)))
+
+    def _create(self, name: str) -> None:
+        with psycopg.connect(self._attached.admin_url, autocommit=True) as db:
+            db.execute(
+                sql.SQL("CREATE DATABASE {} OWNER recollect").format(sql.Identifier(name))
+            )
+        with psycopg.connect(self._attached.admin_url, dbname=name, autocommit=True) as db:
+            db.execute("CREATE EXTENSION vector")
+            db.execute("CREATE EXTENSION pg_trgm")
+
+    def _url(self, name: str) -> str:
+        parts = psycopg.conninfo.conninfo_to_dict(self._attached.url)
+        socket = quote(str(parts["host"]), safe="")
+        return f"postgresql://{parts['user']}@/{name}?host={socket}"
+
+
+async def _migrate(url: str) -> None:
+    await migrate(url)

@@ -1,0 +1,79 @@
+"""An embedder with a table from text to vector, so that each cosine in a test is exact."""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from math import sqrt
+
+import numpy as np
+
+from recollect.errors import Unavailable
+from recollect.models.embed import Identity, Purpose, Vector
+
+
+def at_cosine(cosine: float, dimension: int = 8, *, turn: int = 0) -> Vector:
+    """A unit vector at this cosine to the first axis; another `turn` leans another way."""
+    vector = np.zeros(dimension, dtype=np.float32)
+    vector[0] = cosine
+    vector[1 + turn % (dimension - 1)] = sqrt(1 - cosine * cosine)
+    return vector
+
+
+def pseudo_random(text: str, dimension: int) -> Vector:
+    """A unit vector that depends on the text alone and is unlike that of any other."""
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    vector = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+class StubEmbedder:
+    """Embeds by table; unknown texts get a vector of their own. Can be slow, down, or swapped."""
+
+    def __init__(
+        self,
+        table: Mapping[str, Vector] | None = None,
+        *,
+        dimension: int = 8,
+        model: str = "stub",
+        endpoint: str = "stub",
+        salt: str = "",
+    ) -> None:
+        self.table = dict(table or {})
+        self.dimension = dimension
+        self.salt = salt
+        self.is_down = False
+        self.refused: set[str] = set()
+        self.delay = timedelta()
+        self.asked: list[str] = []
+        self._identity = Identity(endpoint, model)
+
+    @property
+    def identity(self) -> Identity:
+        return self._identity
+
+    async def embed(
+        self, texts: Sequence[str], purpose: Purpose, *, deadline: timedelta | None = None
+    ) -> list[Vector]:
+        self.asked += texts
+        if self.delay:
+            if deadline is not None and deadline < self.delay:
+                await asyncio.sleep(deadline.total_seconds())
+                raise Unavailable("embedder")
+            await asyncio.sleep(self.delay.total_seconds())
+        if self.is_down or self.refused & set(texts):
+            raise Unavailable("embedder")
+        return [self._vector(text) for text in texts]
+
+    def relevance(self, cosine: float) -> float:
+        return min(max(cosine, 0.0), 1.0)
+
+    def likeness(self, cosine: float) -> float:
+        return min(max(cosine, 0.0), 1.0)
+
+    async def aclose(self) -> None:
+        pass
+
+    def _vector(self, text: str) -> Vector:
+        known = self.table.get(text)
+        return pseudo_random(self.salt + text, self.dimension) if known is None else known
