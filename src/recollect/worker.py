@@ -130,6 +130,10 @@ class Worker:
         heart = asyncio.create_task(self._keep(job))
         try:
             await self._handlers[job.kind](self._engine, job.workspace_id, lambda: self._beat(job))
+        except asyncio.CancelledError:
+            # Told to stop: another takes it up now, and not when the lease has run out.
+            await asyncio.shield(self._put_back(job))
+            raise
         except LeaseLost:
             _log.warning("job.lost", kind=job.kind, job=str(job.id))
         except Unavailable as failure:
@@ -157,42 +161,39 @@ class Worker:
         if not is_ours:
             raise LeaseLost
 
+    async def _put_back(self, job: Job) -> None:
+        await self._survive(lambda: self._retry(job, "stopped", timedelta(), counts=False))
+
     async def _defer(self, job: Job, failure: Unavailable) -> None:
         """A dependency is down: try later, as often as it takes, without using up tries."""
         pause = failure.retry_after or timedelta(seconds=_DOWN_SECONDS * _dice.uniform(0.5, 1.5))
+        await self._retry(job, failure.message, pause, counts=False)
+        self._measures.job(job.kind, "deferred")
+
+    async def _retry(self, job: Job, error: str, pause: timedelta, *, counts: bool) -> None:
         now = self._engine.now()
         async with self._engine.pool.writing(job.workspace_id) as db:
             await jobs.retry(
                 db,
                 job,
                 worker=self._name,
-                error=failure.message,
+                error=error,
                 run_after=now + pause,
-                counts=False,
+                counts=counts,
                 now=now,
             )
-        self._measures.job(job.kind, "deferred")
 
     async def _failed(self, job: Job, error: Exception) -> None:
         # The type and the place, never the message: it could quote a memory.
         told = f"{type(error).__name__} at {(frames(error) or ['?'])[-1]}"
         _log.error("job.failed", kind=job.kind, job=str(job.id), error=told)
-        now = self._engine.now()
         is_over = job.attempts >= MOST_ATTEMPTS
-        seconds = min(2.0**job.attempts, _LONGEST_BACKOFF_SECONDS) * _dice.uniform(0.5, 1.5)
-        async with self._engine.pool.writing(job.workspace_id) as db:
-            if is_over:
-                await jobs.bury(db, job, worker=self._name, error=told, now=now)
-            else:
-                await jobs.retry(
-                    db,
-                    job,
-                    worker=self._name,
-                    error=told,
-                    run_after=now + timedelta(seconds=seconds),
-                    counts=True,
-                    now=now,
-                )
+        if is_over:
+            async with self._engine.pool.writing(job.workspace_id) as db:
+                await jobs.bury(db, job, worker=self._name, error=told, now=self._engine.now())
+        else:
+            seconds = min(2.0**job.attempts, _LONGEST_BACKOFF_SECONDS) * _dice.uniform(0.5, 1.5)
+            await self._retry(job, told, timedelta(seconds=seconds), counts=True)
         self._measures.job(job.kind, "buried" if is_over else "retried")
 
     async def _tick(self) -> None:

@@ -35,6 +35,8 @@ _BODY_SECONDS = 30.0
 _WITH_BODY = {"POST", "PUT", "PATCH"}
 _REPEATABLE = {"POST", "PUT", "PATCH", "DELETE"}
 _KEY_IN_QUERY = re.compile(rb"(?:^|[&;])(?:x-)?(?:api[_-]?key|access_token)=", re.IGNORECASE)
+# The longest address anybody has a use for is below 100 characters; this one fits an index.
+_LONGEST_PATH = 500
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 _log = structlog.get_logger(__name__)
@@ -122,8 +124,8 @@ class Front:
             await visit.reply(door.answer(error))
 
     async def _pass(self, door: Door, visit: "_Visit", receive: Receive) -> None:
-        _check_address(visit.scope)
         caller = await self._recognise(door, visit)
+        _check_address(visit.scope)
         body = await _body(receive, door.most_bytes)
         if body and visit.scope["method"] in _WITH_BODY:
             _check_format(visit.headers)
@@ -138,6 +140,7 @@ class Front:
         client = visit.scope.get("client")
         address = client[0] if client else None
         try:
+            _check_no_key_in(visit.scope["query_string"])
             caller = await self._ring.recognise(door.credential(visit.headers))
         except Unauthenticated:
             visit.allowance = self._limiter.look(address)
@@ -159,8 +162,8 @@ class Front:
         answer = None
         try:
             await _enter(door, visit, begun, body, copy.send)
-            # A refusal for the moment is no answer to keep: the repeat shall have its chance.
-            if copy.status < 500 and copy.status not in {408, 409, 429}:
+            # A request that failed did nothing: mended, it shall have its chance.
+            if copy.status < 400:
                 answer = Answer(copy.status, copy.body, copy.media_type)
         finally:
             # Kept even when the client has gone: it is the one who will ask again.
@@ -269,12 +272,17 @@ async def _body(receive: Receive, most: int) -> bytes:
         raise Invalid("The body did not arrive in time.") from None
 
 
+def _check_no_key_in(query_string: bytes) -> None:
+    if _KEY_IN_QUERY.search(query_string):
+        # It would stand in every log between here and the client.
+        raise Unauthenticated("A key belongs in a header, not in the address.")
+
+
 def _check_address(scope: Scope) -> None:
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
         raise Invalid("The address holds a NUL character.")
-    if _KEY_IN_QUERY.search(scope["query_string"]):
-        # It would stand in every log between here and the client.
-        raise Unauthenticated("A key belongs in a header, not in the address.")
+    if len(scope["path"]) > _LONGEST_PATH:
+        raise Invalid(f"The address is longer than {_LONGEST_PATH} characters.")
 
 
 def _check_format(headers: Headers) -> None:

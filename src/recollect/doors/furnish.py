@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from recollect.domain import Caller
 from recollect.doors.front import Reply
@@ -15,6 +16,8 @@ from recollect.engine.core import Engine
 from recollect.errors import Failure, Invalid
 
 Answer = Callable[[Failure | Exception], Reply]
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 async def _engine(request: Request) -> Engine:
@@ -43,8 +46,8 @@ def furnish(app: FastAPI, engine: Engine, answer: Answer) -> FastAPI:
     """Give a door the engine, its own envelope for every error, and an honest OpenAPI document."""
     app.state.engine = engine
 
-    async def failed(_: Request, error: Exception) -> JSONResponse:
-        reply = answer(_in_our_words(error))
+    async def failed(request: Request, error: Exception) -> JSONResponse:
+        reply = answer(_in_our_words(error, request))
         return JSONResponse(reply.body, reply.status, dict(reply.headers))
 
     for kind in (Failure, RequestValidationError, HTTPException, Exception):
@@ -53,16 +56,30 @@ def furnish(app: FastAPI, engine: Engine, answer: Answer) -> FastAPI:
     return app
 
 
-def _in_our_words(error: Exception) -> Failure | Exception:
+def _in_our_words(error: Exception, request: Request) -> Failure | Exception:
     match error:
         case RequestValidationError():
             return _invalid(error)
-        case HTTPException(status_code=status) if status in {404, 405}:
-            return NoRoute(status, dict(error.headers or {}))
+        case HTTPException(status_code=404):
+            return NoRoute(404, {})
+        case HTTPException(status_code=405):
+            return NoRoute(405, {"allow": ", ".join(_methods(request))})
         case HTTPException():
             return Invalid("The request cannot be understood.")
         case _:
             return error
+
+
+def _methods(request: Request) -> list[str]:
+    """All methods of the address; the framework names only those of the first route there."""
+    return [
+        method
+        for method in _METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
 
 
 def _invalid(error: RequestValidationError) -> Invalid:

@@ -12,8 +12,8 @@ _INTEGERS = range(-(2**63), 2**63)
 def read(raw: bytes) -> Any:
     """The value; raise `Invalid` on what is no JSON or cannot be kept.
 
-    PostgreSQL refuses NUL, no UTF-8 holds a lone surrogate, NaN is no JSON, and an integer beyond
-    64 bits comes back as another one.
+    PostgreSQL refuses NUL, no UTF-8 holds a lone surrogate, NaN is no JSON, an integer beyond
+    64 bits comes back as another one, and of a key that stands there twice only one comes back.
     """
     try:
         value = json.loads(
@@ -21,6 +21,7 @@ def read(raw: bytes) -> Any:
             parse_int=_integer,
             parse_float=_number,
             parse_constant=_refuse_constant,
+            object_pairs_hook=_object,
         )
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise Invalid("The body is not valid JSON.", is_syntax=True) from error
@@ -39,24 +40,26 @@ def check_text(text: str) -> None:
 
 
 def _walk(value: Any) -> None:
-    level = [value]
-    for _ in range(DEEPEST):
+    level, depth = [value], 0
+    while level:
+        depth += 1
         below: list[Any] = []
         for each in level:
-            match each:
-                case str():
-                    check_text(each)
-                case dict():
-                    below += each.keys()
-                    below += each.values()
-                case list():
-                    below += each
-                case _:
-                    pass
-        if not below:
-            return
+            if isinstance(each, str):
+                check_text(each)
+            elif isinstance(each, (dict, list)):
+                if depth > DEEPEST:
+                    raise Invalid(f"The body is nested deeper than {DEEPEST} levels.")
+                below += each  # of an object: its keys
+                below += each.values() if isinstance(each, dict) else ()
         level = below
-    raise Invalid(f"The body is nested deeper than {DEEPEST} levels.")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Invalid("An object in the body names a key twice.")
+    return found
 
 
 def _integer(digits: str) -> int:

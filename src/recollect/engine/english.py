@@ -25,12 +25,12 @@ PAUSES = frozenset({",", ":"})
 def canonical(tokens: Tokens, *, owners_count: bool) -> Tokens:
     """The canonical sequence of a statement's tokens.
 
-    Whose tea someone drinks counts where the other statement names an owner too.
+    One takes one's own tea, so whose it is counts only where the other statement says so too.
     """
     is_definite = not harmless.POINTERS.isdisjoint(_without_leading_user(tokens))
     names = {token.casefold() for token in tokens[1:] if token[:1].isupper()}
     tokens = _taken_apart(_with_plain_openings(_without_lead_in(tokens)))
-    tokens = with_units(with_dates(with_numbers(tokens)))
+    tokens = with_units(with_dates(with_numbers(tokens), has_half_days=True))
     tokens = _with_tagged_verbs(_without_articles(tokens))
     tokens = _with_negations(_with_phrases(tokens))
     tokens = _without_light_words(tokens, owners_count=owners_count)
@@ -70,7 +70,9 @@ def plural(noun: str) -> str:
 
 _LONGEST_REORDERED = 60  # tokens; a longer text is no single statement
 _CLAUSES = frozenset({"and", "or", "but", "because", "if", "when", "while", "that", "who", "which"})
-_PLACES = frozenset({"in", "at", "on", "near", "during", "after", "before", "every"})
+_PLACES = frozenset(
+    {"in", "at", "on", "near", "during", "after", "before", "since", "until", "every"}
+)
 
 
 def _base(token: str) -> str:
@@ -91,7 +93,7 @@ def _without_lead_in(tokens: Tokens) -> Tokens:
     for lead_in in harmless.LEAD_INS:
         if words[: len(lead_in)] == lead_in and len(tokens) > len(lead_in):
             rest = tokens[len(lead_in) :]
-            return rest[1:] if rest[0] == "," else rest
+            return rest[1:] if rest[0] in PAUSES else rest
     return tokens
 
 
@@ -163,7 +165,11 @@ def _with_tagged_verbs(tokens: Tokens) -> Tokens:
         is_infinitive = before == "to" and verb in _BASES
         if before == "not" and before_that in _DO and verb in _BASES:
             found[-2:] = ["not", verb + _DO[before_that]]
-        elif verb == "go|ing" and before in {"be", "be|s"} and _is_infinitive(tokens[at + 1 :]):
+        elif (
+            verb == "go|ing"
+            and before in {"be", "be|s"}
+            and _is_infinitive(tokens[at + 1 : at + 3])
+        ):
             found[-1] = "will"
         elif is_infinitive and before_that == "will":
             found[-1] = verb
@@ -243,16 +249,18 @@ def _with_phrases(tokens: Tokens) -> Tokens:
 def _with_negations(tokens: Tokens) -> Tokens:
     """`has no car` as `not have car`, `does not like` as `dislike`, `not ... any` without `any`."""
     found: Tokens = []
+    is_negated = False
     for word in tokens:
         before = found[-1] if found else ""
         before_that = found[-2] if len(found) > 1 else ""
+        is_negated = is_negated or before in {"not", "without"}
         if word == "no" and _base(before) in _BASES:
             found[-1:] = ["not", before]
         elif before == "not" and _base(word) in {"like", "enjoy"} and word not in _BASES:
             found[-1] = "dislike" + _tag(word)
         elif word in {"like", "enjoy"} and before == "not" and before_that in _BARE_SUBJECTS:
             found[-1] = "dislike"
-        elif word != "any" or before == "just" or not {"not", "without"} & {*found}:
+        elif word != "any" or before == "just" or not is_negated:
             found.append(word)
     return found
 
@@ -271,7 +279,7 @@ def _without_light_words(tokens: Tokens, *, owners_count: bool) -> Tokens:
             or (
                 word in harmless.POSSESSIVES
                 and not owners_count
-                and _base(before) in {"drink", "take"}
+                and _base(before) == "take"
                 and after in harmless.BEVERAGES
             )
         )
@@ -288,6 +296,7 @@ def _without_light_words(tokens: Tokens, *, owners_count: bool) -> Tokens:
 def _with_synonyms(tokens: Tokens, names: set[str], *, is_definite: bool) -> Tokens:
     """The tokens with every word of a group of synonyms as its first."""
     is_plain = (harmless.NEGATIONS | harmless.COMPARISONS).isdisjoint(tokens)
+    persons = names | harmless.PERSONS_SPOKEN_OF
     found: Tokens = []
     for at, word in enumerate(tokens):
         before = found[-1] if found else ""
@@ -299,14 +308,14 @@ def _with_synonyms(tokens: Tokens, names: set[str], *, is_definite: bool) -> Tok
             found.append("named")
         elif word == "for" and _base(before) == "work" and after[:1].isupper():
             found.append("at")
-        elif _base(word) == "take" and _is_drink(tokens[at + 1 :]):
+        elif _base(word) == "take" and _is_drink(tokens[at + 1 : at + 8]):
             found.append("drink" + _tag(word))
         elif _base(word) in {"own", "possess"} and is_definite:
             found.append(word)  # who has the keys need not own them
         else:
             base = harmless.SYNONYMS.get(_base(word), _base(word))
             # To love a person is another thing than to like them.
-            if is_plain and after.casefold() not in names | harmless.PERSONS_SPOKEN_OF:
+            if is_plain and after.casefold() not in persons:
                 base = harmless.SCALES.get(base, base)
             found.append(base + _tag(word))
     return found

@@ -10,9 +10,15 @@ Tokens = list[str]
 Found = tuple[str, int] | None
 
 
-def with_dates(tokens: Tokens) -> Tokens:
-    """The tokens with dates and times of day as `@2026-03-15`, `@--03-15`, `@2026-03`, `@17:00`."""
-    return _replaced(tokens, lambda at: _date_at(tokens, at) or _time_at(tokens, at))
+def with_dates(tokens: Tokens, *, has_half_days: bool) -> Tokens:
+    """The tokens with dates and times of day as `@2026-03-15`, `@--03-15`, `@2026-03`, `@17:00`.
+
+    Where the language counts half days, a bare `6:30` may be either and stays as written.
+    """
+    return _replaced(
+        tokens,
+        lambda at: _date_at(tokens, at) or _time_at(tokens, at, has_half_days=has_half_days),
+    )
 
 
 def with_numbers(tokens: Tokens) -> Tokens:
@@ -261,7 +267,7 @@ def _day_of(year: int, month: int, day: int, used: int) -> Found:
         return None  # looks like a date, is none: left as written
 
 
-def _time_at(tokens: Tokens, at: int) -> Found:
+def _time_at(tokens: Tokens, at: int, *, has_half_days: bool) -> Found:
     word = _word(tokens, at)
     if word in {"noon", "midday"}:
         return "@12:00", 1
@@ -273,4 +279,5 @@ def _time_at(tokens: Tokens, at: int) -> Found:
     minute = clock[2] if clock else "00"
     if half in {"am", "pm"} and 0 < hour <= 12:
         return f"@{hour % 12 + 12 * (half == 'pm'):02}:{minute}", 2
-    return (f"@{hour:02}:{minute}", 1) if clock else None
+    is_told = clock and not (has_half_days and len(clock[1]) == 1)
+    return (f"@{hour:02}:{minute}", 1) if is_told else None

@@ -52,7 +52,7 @@ class EndpointEmbedder:
 
     def __init__(self, endpoint: Endpoint) -> None:
         """Connect to nothing yet; raise `Invalid` on a URL that cannot be one."""
-        self._url = _embeddings_url(endpoint.url)
+        self._url = embeddings_url(endpoint.url)
         self._model = endpoint.model
         self._client = httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {},
@@ -65,7 +65,7 @@ class EndpointEmbedder:
     @property
     def identity(self) -> Identity:
         """Which endpoint and model this is; a password in the URL is left out."""
-        return Identity(str(self._url.copy_with(userinfo=b"")), self._model)
+        return identity_of(self._url, self._model)
 
     async def embed(
         self, texts: Sequence[str], purpose: Purpose, *, deadline: timedelta | None = None
@@ -229,7 +229,13 @@ class _Answer(BaseModel):
     data: list[_Item]
 
 
-def _embeddings_url(base: str) -> httpx2.URL:
+def identity_of(url: httpx2.URL, model: str) -> Identity:
+    """An endpoint's identity; a password in the URL is left out."""
+    return Identity(str(url.copy_with(userinfo=b"")), model)
+
+
+def embeddings_url(base: str) -> httpx2.URL:
+    """Where to post texts, from the base URL as operators write it; raise `Invalid` if it is none."""
     try:
         url = httpx2.URL(base)
     except httpx2.InvalidURL:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from recollect.errors import Unavailable
 from recollect.models.embed import Embedder, Identity
-from recollect.models.endpoint import EndpointEmbedder
+from recollect.models.endpoint import EndpointEmbedder, embeddings_url, identity_of
 from recollect.settings import Endpoint, Settings
 
 BUILTIN = "builtin"
@@ -77,4 +77,6 @@ def _keys(settings: Settings) -> dict[str, str | None]:
     endpoints = list(settings.embedders.values())
     if settings.embedding_url:
         endpoints.append(Endpoint(settings.embedding_url, "", settings.embedding_key))
-    return {EndpointEmbedder(each).identity.endpoint: each.key for each in endpoints}
+    return {
+        identity_of(embeddings_url(each.url), "").endpoint: each.key for each in endpoints
+    }

@@ -37,9 +37,9 @@ def _time(value: Any) -> Any:
         raise ValueError("a time in RFC 3339 is needed")  # noqa: TRY004 - pydantic wants it
     try:
         parsed = datetime.fromisoformat(value)
-    except ValueError:
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ValueError("a time in RFC 3339 is needed") from None
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _within_reach(value: datetime) -> datetime:
@@ -501,11 +501,18 @@ class Said(Body):
     content: str = Field(max_length=100_000)
 
 
+def _spoken(value: Any) -> Any:
+    return {"content": value} if isinstance(value, str) else value
+
+
+Side = Annotated[Said, BeforeValidator(_spoken, json_schema_input_type=Said | str)]
+
+
 class NewTurn(Body):
     """`POST /v1/sessions/{id}/turns`; a plain text stands for `{"type": "text"}`."""
 
-    input: Said | str
-    output: Said | str
+    input: Side
+    output: Side
     reasoning: str | None = Field(default=None, max_length=100_000)
     metadata: Object | None = None
 
@@ -567,15 +574,11 @@ def to_list(parameters: SessionParameters) -> ListThreads:
 def to_turn(body: NewTurn) -> AddTurn:
     """The verb's value."""
     return AddTurn(
-        given=_said(body.input),
-        answered=_said(body.output),
+        given=body.input.model_dump(),
+        answered=body.output.model_dump(),
         reasoning=body.reasoning,
         metadata=body.metadata or {},
     )
-
-
-def _said(side: Said | str) -> Object:
-    return {"type": "text", "content": side} if isinstance(side, str) else side.model_dump()
 
 
 def from_thread(thread: Thread) -> SessionObject:

@@ -1,0 +1,116 @@
+"""The server under test: started as a customer would, watched from outside, stopped by its id."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from bench.visitor import visit
+
+_START_SECONDS = 120
+_STOP_SECONDS = 30
+_POLL_SECONDS = 0.005
+_ADDRESS = re.compile(rb"ready at http://127\.0\.0\.1:(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running `recollect serve`."""
+
+    process: asyncio.subprocess.Process
+    data_dir: Path
+    port: int
+    seconds_to_ready: float
+
+
+async def start(data_dir: Path) -> Server:
+    """Spawn the server on a port of its own choice and wait until it says it is ready."""
+    began = perf_counter()
+    with (data_dir.parent / f"{data_dir.name}.log").open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "recollect", "serve"),
+            *("--data-dir", str(data_dir), "--host", "127.0.0.1", "--port", "0"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            env=_environment(),
+        )
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            port = await _told_port(process)
+            await _ready(port)
+    except BaseException:
+        process.kill()
+        raise
+    return Server(process, data_dir, port, perf_counter() - began)
+
+
+async def stop(server: Server) -> None:
+    """Ask it to leave; after half a minute, make it."""
+    with suppress(ProcessLookupError):
+        server.process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await server.process.wait()
+    except TimeoutError:
+        server.process.kill()
+        await server.process.wait()
+
+
+def server_mib(server: Server) -> float:
+    """Memory of the serving process alone, as resident set."""
+    return _kib(server.process.pid, "status", "VmRSS") / 1024
+
+
+def postgres_mib(data_dir: Path) -> float:
+    """Memory of PostgreSQL's processes, shared pages counted once."""
+    postmaster = int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+    pids = [postmaster, *(int(child) for child in children)]
+    return sum(_kib(pid, "smaps_rollup", "Pss") for pid in pids) / 1024
+
+
+def _kib(pid: int, file: str, field: str) -> int:
+    try:
+        told = Path(f"/proc/{pid}/{file}").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it has just ended
+    found = re.search(rf"^{field}:\s+(\d+) kB", told, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without settings that would make it another server than the one everybody gets."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RECOLLECT_") and name != "DATABASE_URL"
+    }
+    return kept | {"RECOLLECT_RATE_PER_MINUTE": "0", "PYTHONUNBUFFERED": "1"}
+
+
+async def _told_port(process: asyncio.subprocess.Process) -> int:
+    assert process.stdout
+    while line := await process.stdout.readline():
+        found = _ADDRESS.search(line)
+        if found:
+            return int(found[1])
+    raise RuntimeError("The server ended before it was ready; see its log.")
+
+
+async def _ready(port: int) -> None:
+    while True:
+        with suppress(ConnectionError):
+            visitor = await visit(port)
+            try:
+                status, _ = await visitor.ask("GET", "/health/ready")
+            finally:
+                visitor.close()
+            if status == 200:
+                return
+        await asyncio.sleep(_POLL_SECONDS)

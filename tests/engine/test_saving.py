@@ -1,0 +1,415 @@
+"""Saving and recalling: what is kept, found, skipped, and what survives a lost embedder."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from recollect.domain import Caller, Filter, Memory, Ref
+from recollect.engine.change import Change, ListMemories, change, get, list_memories
+from recollect.engine.core import Engine
+from recollect.engine.forget import forget, remove
+from recollect.engine.recall import Means, Recall, recall
+from recollect.engine.save import Save, Saved, save
+from recollect.errors import NotFound
+from recollect.models.registry import Embedders
+from recollect.worker import Worker
+from tests.support.clock import Clock
+from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.house import neighbour, new_caller, only, open_house
+
+pytestmark = pytest.mark.anyio
+
+
+async def found(engine: Engine, caller: Caller, query: str, threshold: float = 0.5) -> list[str]:
+    recalled = await recall(engine, caller, Recall(query=query, limit=10, threshold=threshold))
+    return [hit.memory.content for hit in recalled.hits]
+
+
+async def listed(engine: Engine, caller: Caller) -> list[Memory]:
+    page = await list_memories(engine, caller, ListMemories(limit=100, wanted=Filter()))
+    return page.memories
+
+
+async def test_R108_ids_are_24_random_letters_and_digits_and_never_repeat(
+    engine: Engine, caller: Caller
+) -> None:
+    saves = [
+        save(engine, caller, Save(f"statement {number}", wants_vector=False))
+        for number in range(1_000)
+    ]
+
+    codes = [(await each).memory.code for each in saves]
+
+    assert all(re.fullmatch(r"[A-Za-z0-9]{24}", code) for code in codes)
+    assert len({code[:12] for code in codes}) == 1_000
+
+
+@pytest.mark.parametrize("dimension", [768, 1024, 1536, 3072, 4096])
+async def test_R007_any_dimension_works_for_save_recall_update_and_search(
+    database_url: str, clock: Clock, dimension: int
+) -> None:
+    embedder = StubEmbedder(dimension=dimension)
+    async with open_house(database_url, only(embedder), clock) as engine:
+        caller = await new_caller(engine)
+        saved = await save(engine, caller, Save("Ada takes her tea without milk"))
+        assert saved.memory.has_vector
+
+        assert await found(engine, caller, "Ada takes her tea without milk") == [
+            "Ada takes her tea without milk"
+        ]
+        await change(engine, caller, Ref(id=saved.memory.id), Change(content="Ada drinks coffee"))
+        assert await found(engine, caller, "Ada drinks coffee") == ["Ada drinks coffee"]
+        assert await found(engine, caller, "Ada takes her tea without milk", 0.9) == []
+
+
+async def test_R008_an_existing_database_keeps_working_when_the_dimension_changes(
+    database_url: str, clock: Clock
+) -> None:
+    embedder = StubEmbedder(dimension=768)
+    async with open_house(database_url, only(embedder), clock) as engine:
+        caller = await new_caller(engine)
+        await save(engine, caller, Save("Ada lives in Oslo"))
+
+        embedder.dimension = 1024
+        second = await save(engine, caller, Save("Ben lives in Bergen"))
+        during = await found(engine, caller, "Ada lives in Oslo")
+        await Worker(engine, slots=1).run_until_empty()
+        after = [
+            await found(engine, caller, "Ada lives in Oslo"),
+            await found(engine, caller, "Ben lives in Bergen"),
+        ]
+
+    assert not second.memory.has_vector
+    assert during == ["Ada lives in Oslo"]
+    assert after == [["Ada lives in Oslo"], ["Ben lives in Bergen"]]
+
+
+async def test_R071_a_forgotten_memory_keeps_its_row_with_the_time_it_was_forgotten(
+    engine: Engine, caller: Caller
+) -> None:
+    saved = await save(engine, caller, Save("Ada takes her tea without milk"))
+
+    await forget(engine, caller, Ref(id=saved.memory.id), reason="asked to")
+
+    async with engine.pool.writing(caller.workspace_id) as db:
+        row = await (
+            await db.execute(
+                "SELECT content, deleted_at, delete_reason FROM memory WHERE id = %s",
+                [saved.memory.id],
+            )
+        ).fetchone()
+    assert row == ("Ada takes her tea without milk", engine.now(), "asked to")
+
+
+async def test_R072_a_forgotten_memory_is_in_no_list_no_search_and_no_words(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    saved = await save(engine, caller, Save("Ada takes her tea without milk"))
+
+    await forget(engine, caller, Ref(id=saved.memory.id))
+
+    assert await listed(engine, caller) == []
+    assert await found(engine, caller, "Ada takes her tea without milk", 0.0) == []
+    embedder.is_down = True
+    assert await found(engine, caller, "tea without milk", 0.0) == []
+    with pytest.raises(NotFound):
+        await get(engine, caller, Ref(id=saved.memory.id))
+
+
+async def test_R114_times_are_kept_in_utc_to_the_microsecond(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    clock.advance(timedelta(microseconds=123_457))
+
+    saved = await save(engine, caller, Save("a statement"))
+
+    kept = await get(engine, caller, Ref(id=saved.memory.id))
+    assert (kept.created_at, kept.updated_at) == (clock.at, clock.at)
+    assert kept.created_at.utcoffset() == timedelta(0)
+
+
+async def test_R115_a_slow_embedder_does_not_hold_up_a_save_and_the_vector_comes_later(
+    database_url: str, clock: Clock
+) -> None:
+    embedder = StubEmbedder()
+    async with open_house(
+        database_url, only(embedder), clock, embedding_deadline=timedelta(milliseconds=50)
+    ) as engine:
+        caller = await new_caller(engine)
+        embedder.delay = timedelta(seconds=3)
+
+        async with asyncio.timeout(2):
+            saved = await save(engine, caller, Save("Ada takes her tea without milk"))
+
+        assert not saved.memory.has_vector
+        assert [memory.content for memory in await listed(engine, caller)] == [
+            "Ada takes her tea without milk"
+        ]
+        embedder.delay = timedelta()
+        await Worker(engine, slots=1).run_until_empty()
+        assert (await listed(engine, caller))[0].has_vector
+        assert await found(engine, caller, "Ada takes her tea without milk") == [
+            "Ada takes her tea without milk"
+        ]
+
+
+async def test_R116_search_ranks_by_smallest_cosine_distance(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "query": at_cosine(1.0),
+        "far": at_cosine(0.60, turn=1),
+        "near": at_cosine(0.90, turn=2),
+        "nearer": at_cosine(0.95, turn=3),
+    }
+    for text in ("far", "nearer", "near"):
+        await save(engine, caller, Save(text))
+
+    recalled = await recall(engine, caller, Recall(query="query", limit=10))
+
+    assert [hit.memory.content for hit in recalled.hits] == ["nearer", "near", "far"]
+    assert [hit.score for hit in recalled.hits] == pytest.approx([0.95, 0.90, 0.60], abs=0.002)
+
+
+async def test_R117_duplicates_are_looked_for_inside_the_same_workspace_only(
+    engine: Engine, caller: Caller
+) -> None:
+    elsewhere = await neighbour(engine, caller)
+    text = Save("User prefers dark mode", returns_twin=True)
+    first = await save(engine, caller, text)
+
+    again = await save(engine, caller, text)
+    other = await save(engine, elsewhere, text)
+
+    assert again == Saved(first.memory, is_new=False)
+    assert other.is_new
+    assert len(await listed(engine, caller)) == len(await listed(engine, elsewhere)) == 1
+
+
+async def test_R017_a_near_duplicate_returns_the_memory_already_there(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "Ada takes her tea without milk": at_cosine(1.0),
+        "Ada drinks tea with no milk": at_cosine(0.97),
+    }
+    first = await save(engine, caller, Save("Ada takes her tea without milk", returns_twin=True))
+
+    second = await save(engine, caller, Save("Ada drinks tea with no milk", returns_twin=True))
+
+    assert second == Saved(first.memory, is_new=False)
+    assert len(await listed(engine, caller)) == 1
+
+
+@pytest.mark.parametrize(("cosine", "rows"), [(0.92, 1), (0.88, 2)])
+async def test_R118_only_above_the_high_threshold_is_a_rewording_skipped(
+    engine: Engine, caller: Caller, embedder: StubEmbedder, cosine: float, rows: int
+) -> None:
+    embedder.table = {
+        "User prefers dark mode": at_cosine(1.0),
+        "The user likes dark mode": at_cosine(cosine),
+    }
+    await save(engine, caller, Save("User prefers dark mode", returns_twin=True))
+
+    await save(engine, caller, Save("The user likes dark mode", returns_twin=True))
+
+    assert len(await listed(engine, caller)) == rows
+
+
+async def test_a_correction_is_never_skipped_however_similar_it_is(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "User prefers dark mode": at_cosine(1.0),
+        "User prefers light mode": at_cosine(0.999),
+    }
+    await save(engine, caller, Save("User prefers dark mode", returns_twin=True))
+
+    correction = await save(engine, caller, Save("User prefers light mode", returns_twin=True))
+
+    assert correction.is_new
+
+
+async def test_R119_a_forgotten_memory_does_not_block_a_new_save(
+    engine: Engine, caller: Caller
+) -> None:
+    first = await save(engine, caller, Save("User prefers dark mode", returns_twin=True))
+    await forget(engine, caller, Ref(id=first.memory.id))
+
+    second = await save(engine, caller, Save("User prefers dark mode", returns_twin=True))
+
+    assert second.is_new
+    assert [memory.id for memory in await listed(engine, caller)] == [second.memory.id]
+
+
+async def test_two_saves_of_one_statement_at_the_same_instant_make_one_row(
+    engine: Engine, caller: Caller
+) -> None:
+    text = Save("User prefers dark mode", returns_twin=True)
+
+    results = await asyncio.gather(*(save(engine, caller, text) for _ in range(8)))
+
+    assert sum(result.is_new for result in results) == 1
+    assert len({result.memory.id for result in results}) == 1
+
+
+async def test_R120_each_workspace_is_embedded_by_the_endpoint_configured_for_it(
+    database_url: str, clock: Clock
+) -> None:
+    ours, theirs = StubEmbedder(endpoint="ours"), StubEmbedder(endpoint="theirs", dimension=16)
+    embedders = Embedders(ours, {"theirs": theirs})
+    async with open_house(database_url, embedders, clock) as engine:
+        here = await new_caller(engine)
+        there = await new_caller(engine, embedder="theirs")
+
+        await save(engine, here, Save("said here"))
+        await save(engine, there, Save("said there"))
+        answers = [
+            await found(engine, here, "said here"),
+            await found(engine, there, "said there"),
+        ]
+
+    assert answers == [["said here"], ["said there"]]
+    assert "said there" not in ours.asked
+    assert "said here" not in theirs.asked
+
+
+async def test_R121_with_a_failing_embedder_the_text_is_stored_without_a_vector(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.is_down = True
+
+    saved = await save(engine, caller, Save("Ada takes her tea without milk"))
+
+    assert (saved.is_new, saved.memory.has_vector) == (True, False)
+    assert (await get(engine, caller, Ref(id=saved.memory.id))).content == saved.memory.content
+
+
+async def test_R122_with_the_embedder_down_recall_answers_by_words(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    await save(engine, caller, Save("Ada takes her tea without milk"))
+    await save(engine, caller, Save("The deadline is in March"))
+    embedder.is_down = True
+
+    recalled = await recall(engine, caller, Recall(query="tea with milk", limit=5, threshold=0.7))
+
+    assert recalled.is_degraded
+    assert [(hit.memory.content, hit.found_by) for hit in recalled.hits] == [
+        ("Ada takes her tea without milk", Means.WORDS)
+    ]
+
+
+async def test_a_memory_still_waiting_for_its_vector_is_found_by_its_words_at_once(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    await save(engine, caller, Save("The deadline is in March"))
+    embedder.is_down = True
+    await save(engine, caller, Save("Ada takes her tea without milk"))
+    embedder.is_down = False
+
+    before = await found(engine, caller, "tea without milk", 0.95)
+    await Worker(engine, slots=1).run_until_empty()
+    after = await found(engine, caller, "Ada takes her tea without milk", 0.95)
+
+    assert before == after == ["Ada takes her tea without milk"]
+
+
+async def test_a_text_the_embedder_refuses_holds_up_no_other(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.is_down = True
+    for text in ("one", "poison", "two"):
+        await save(engine, caller, Save(text))
+    embedder.is_down, embedder.refused = False, {"poison"}
+
+    await Worker(engine, slots=1).run_until_empty()
+
+    assert {memory.content: memory.has_vector for memory in await listed(engine, caller)} == {
+        "one": True,
+        "poison": False,
+        "two": True,
+    }
+
+
+async def test_a_change_that_equals_what_is_there_changes_nothing(
+    engine: Engine, caller: Caller, clock: Clock, embedder: StubEmbedder
+) -> None:
+    saved = await save(engine, caller, Save("a statement", tags=["a"], metadata={"b": 1}))
+    before = await get(engine, caller, Ref(id=saved.memory.id))
+    asked = list(embedder.asked)
+    clock.advance(timedelta(hours=1))
+
+    after = await change(
+        engine,
+        caller,
+        Ref(id=saved.memory.id),
+        Change(content="a statement", tags=["a"], metadata={"b": 1}),
+    )
+
+    assert after == before
+    assert embedder.asked == asked
+
+
+async def test_a_changed_text_is_found_by_its_new_words_and_not_by_its_old_ones(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    saved = await save(engine, caller, Save("Ada takes her tea without milk"))
+    await change(engine, caller, Ref(id=saved.memory.id), Change(content="Ben runs marathons"))
+    embedder.is_down = True
+
+    assert await found(engine, caller, "tea milk") == []
+    assert await found(engine, caller, "marathons") == ["Ben runs marathons"]
+
+
+async def test_removing_a_memory_leaves_nothing_of_it_in_any_table(
+    engine: Engine, caller: Caller
+) -> None:
+    saved = await save(engine, caller, Save("xyzzy takes her tea without milk"))
+    kept = await save(engine, caller, Save("Ben runs marathons"))
+
+    await remove(engine, caller, Ref(id=saved.memory.id))
+
+    async with engine.pool.writing(caller.workspace_id) as db:
+        for table in ("memory_vector", "memory_terms", "memory_word"):
+            cursor = await db.execute(f"SELECT DISTINCT memory_id FROM {table}")  # pyright: ignore
+            assert [row[0] for row in await cursor.fetchall()] == [kept.memory.id]
+        cursor = await db.execute("SELECT sum(documents) FROM word_tally")
+        assert await cursor.fetchone() == (1,)
+
+
+async def test_an_expired_memory_is_gone_at_the_second(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    await save(
+        engine, caller, Save("short-lived", expires_at=clock.at + timedelta(seconds=10))
+    )
+    clock.advance(timedelta(seconds=9))
+    before = await listed(engine, caller)
+    clock.advance(timedelta(seconds=1))
+
+    assert [memory.content for memory in before] == ["short-lived"]
+    assert await listed(engine, caller) == []
+    assert await found(engine, caller, "short-lived", 0.0) == []
+
+
+@pytest.fixture
+async def restarted(
+    database_url: str, embedder: StubEmbedder, clock: Clock
+) -> AsyncGenerator[Engine]:
+    async with open_house(database_url, only(embedder), clock) as engine:
+        yield engine
+
+
+async def test_what_one_process_saves_another_reads_at_once(
+    engine: Engine, restarted: Engine, caller: Caller
+) -> None:
+    saved = await save(engine, caller, Save("Ada takes her tea without milk"))
+
+    read = await get(restarted, caller, Ref(code=saved.memory.code[:12]))
+
+    assert read == replace(saved.memory, has_vector=True)

@@ -1,0 +1,236 @@
+"""Changing the embedding model: recall answers all the time and spaces are never mixed."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from recollect.domain import Caller, Ref
+from recollect.engine.change import Change, change
+from recollect.engine.core import Engine
+from recollect.engine.maintain import survey
+from recollect.engine.recall import Recall, recall
+from recollect.engine.save import Save, save
+from recollect.models.registry import Embedders
+from recollect.store import generations, jobs
+from recollect.store.generations import Space
+from recollect.worker import Worker
+from tests.support.clock import Clock
+from tests.support.database import TestDatabases
+from tests.support.embedder import StubEmbedder
+from tests.support.house import new_caller, open_house
+
+pytestmark = pytest.mark.anyio
+
+TEXTS = [f"statement number {number}" for number in range(300)]
+
+
+async def space_of(engine: Engine, caller: Caller) -> Space:
+    async with engine.pool.reading(caller.workspace_id) as db:
+        return await generations.space(db, caller.workspace_id)
+
+
+async def vectors_by_generation(engine: Engine, caller: Caller) -> dict[tuple[int, int], int]:
+    """How many vectors there are of each generation and dimension."""
+    async with engine.pool.reading(caller.workspace_id) as db:
+        cursor = await db.execute(
+            "SELECT generation, vector_dims(embedding), count(*) FROM memory_vector "
+            "WHERE workspace_id = %s GROUP BY 1, 2",
+            [caller.workspace_id],
+        )
+        return {(row[0], row[1]): row[2] for row in await cursor.fetchall()}
+
+
+def both(new: StubEmbedder, old: StubEmbedder) -> Embedders:
+    """The new model is configured; the old one still answers for its generation."""
+    return Embedders(new, {"old": old})
+
+
+async def test_the_model_is_switched_under_load_and_recall_answers_all_the_time(
+    database_url: str, clock: Clock
+) -> None:
+    models = [
+        StubEmbedder(dimension=768, model="first"),
+        StubEmbedder(dimension=1024, model="second"),
+        StubEmbedder(dimension=768, model="third"),
+    ]
+    async with open_house(database_url, Embedders(models[0]), clock) as engine:
+        caller = await new_caller(engine)
+        for text in TEXTS:
+            await save(engine, caller, Save(text))
+
+    for number, (old, new) in enumerate(zip(models, models[1:], strict=False), start=2):
+        async with open_house(database_url, both(new, old), clock) as engine:
+            new.delay = timedelta(milliseconds=100)  # so that there is a meanwhile
+            stop = asyncio.Event()
+            answers: list[bool] = []
+
+            async def ask(
+                engine: Engine = engine,
+                stop: asyncio.Event = stop,
+                answers: list[bool] = answers,
+            ) -> None:
+                at = 0
+                while not stop.is_set():
+                    text = TEXTS[at % len(TEXTS)]
+                    import time; t=time.time()
+                    recalled = await recall(engine, caller, Recall(query=text, limit=1))
+                    print("recall", time.time()-t)
+                    answers.append(
+                        not recalled.is_degraded and recalled.hits[0].memory.content == text
+                    )
+                    at += 7
+
+            asking = [asyncio.create_task(ask()) for _ in range(2)]
+            async with engine.pool.writing(caller.workspace_id) as db:
+                await jobs.enqueue(
+                    db, caller.workspace_id, [jobs.NewJob("tend_vectors")], engine.now()
+                )
+            working = asyncio.create_task(Worker(engine, slots=1).run_until_empty())
+            late = await save(engine, caller, Save(f"said during move {number}"))
+            import time; t=time.time()
+            print("n", await working, time.time()-t)
+            await Worker(engine, slots=1).run_until_empty()
+            clock.advance(timedelta(seconds=3))
+            last = await recall(engine, caller, Recall(query=late.memory.content, limit=1))
+            stop.set()
+            await asyncio.gather(*asking)
+            space = await space_of(engine, caller)
+
+        assert len(answers) > 10
+        assert all(answers)
+        assert last.hits[0].memory.id == late.memory.id
+        assert space.filling is None
+        assert space.serving
+        assert (space.serving.model, space.serving.number) == (new.identity.model, number)
+
+    async with open_house(database_url, Embedders(models[2]), clock) as engine:
+        clock.advance(timedelta(minutes=2))
+        await Worker(engine, slots=1).run_until_empty()
+        assert await vectors_by_generation(engine, caller) == {(3, 768): len(TEXTS) + 2}
+
+
+async def test_a_model_swapped_behind_its_name_is_noticed_and_its_vectors_renewed(
+    database_url: str, clock: Clock
+) -> None:
+    model = StubEmbedder(dimension=32)
+    async with open_house(database_url, Embedders(model), clock) as engine:
+        caller = await new_caller(engine)
+        for text in TEXTS[:20]:
+            await save(engine, caller, Save(text))
+
+        model.salt = "another model under the same name"
+        await survey_one(engine, caller)
+        await Worker(engine, slots=2).run_until_empty()
+        clock.advance(timedelta(seconds=3))
+        recalled = await recall(engine, caller, Recall(query=TEXTS[3], limit=1, threshold=0.9))
+        space = await space_of(engine, caller)
+
+    assert [hit.memory.content for hit in recalled.hits] == [TEXTS[3]]
+    assert space.serving
+    assert space.serving.number == 2
+
+
+async def test_a_starting_worker_looks_after_every_workspace(
+    databases: TestDatabases, clock: Clock
+) -> None:
+    model = StubEmbedder()
+    async with open_house(databases.clone(), Embedders(model), clock) as engine:
+        callers = [await new_caller(engine) for _ in range(3)]
+        for caller in callers:
+            await save(engine, caller, Save("Ada lives in Oslo"))
+        model.salt = "another model under the same name"
+
+        await survey(engine)
+        await Worker(engine, slots=2).run_until_empty()
+        spaces = [await space_of(engine, caller) for caller in callers]
+
+    assert [space.serving and space.serving.number for space in spaces] == [2, 2, 2]
+
+
+async def test_a_change_made_while_a_generation_fills_is_not_overwritten_by_the_old_text(
+    database_url: str, clock: Clock
+) -> None:
+    old, new = StubEmbedder(model="old"), StubEmbedder(model="new", dimension=16)
+    async with open_house(database_url, Embedders(old), clock) as engine:
+        caller = await new_caller(engine)
+        saved = await save(engine, caller, Save("Ada lives in Oslo"))
+
+    async with open_house(database_url, both(new, old), clock) as engine:
+        new.delay = timedelta(milliseconds=300)
+        await survey_one(engine, caller)
+        working = asyncio.create_task(Worker(engine, slots=1).run_until_empty())
+        async with asyncio.timeout(10):
+            while "Ada lives in Oslo" not in new.asked:
+                await asyncio.sleep(0)
+        await change(engine, caller, Ref(id=saved.memory.id), Change(content="Ada is in Bergen"))
+        await working
+        clock.advance(timedelta(seconds=3))
+        recalled = await recall(
+            engine, caller, Recall(query="Ada is in Bergen", limit=1, threshold=0.99)
+        )
+        vectors = await vectors_by_generation(engine, caller)
+
+    assert [hit.memory.content for hit in recalled.hits] == ["Ada is in Bergen"]
+    assert vectors[2, 16] == 1
+
+
+async def test_a_dead_new_model_leaves_the_old_one_serving(
+    database_url: str, clock: Clock
+) -> None:
+    old, new = StubEmbedder(model="old"), StubEmbedder(model="new", dimension=16)
+    async with open_house(database_url, Embedders(old), clock) as engine:
+        caller = await new_caller(engine)
+        await save(engine, caller, Save("Ada lives in Oslo"))
+
+    async with open_house(database_url, both(new, old), clock) as engine:
+        new.is_down = True
+        await survey_one(engine, caller)
+        await Worker(engine, slots=1).run_until_empty()
+        saved = await save(engine, caller, Save("Ben lives in Bergen"))
+        recalled = await recall(engine, caller, Recall(query="Ada lives in Oslo", limit=1))
+
+    assert saved.memory.has_vector
+    assert [hit.memory.content for hit in recalled.hits] == ["Ada lives in Oslo"]
+
+
+async def test_a_move_interrupted_by_yet_another_model_ends_at_the_last_one(
+    database_url: str, clock: Clock
+) -> None:
+    first, second, third = (
+        StubEmbedder(model=name, dimension=size)
+        for name, size in (("first", 8), ("second", 16), ("third", 24))
+    )
+    async with open_house(database_url, Embedders(first), clock) as engine:
+        caller = await new_caller(engine)
+        for text in TEXTS[:100]:
+            await save(engine, caller, Save(text))
+
+    async with open_house(database_url, both(second, first), clock) as engine:
+        await survey_one(engine, caller)
+        second.refused = set(TEXTS)  # it stops half-way
+        second.delay = timedelta(milliseconds=20)
+        working = asyncio.create_task(Worker(engine, slots=1).run_until_empty())
+        async with asyncio.timeout(10):
+            while (await space_of(engine, caller)).filling is None:
+                await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    async with open_house(database_url, both(third, first), clock) as engine:
+        await survey_one(engine, caller)
+        await Worker(engine, slots=1).run_until_empty()
+        clock.advance(timedelta(minutes=2))
+        await Worker(engine, slots=1).run_until_empty()
+        space, vectors = await space_of(engine, caller), await vectors_by_generation(engine, caller)
+
+    assert space.serving
+    assert (space.serving.model, space.filling) == ("third", None)
+    assert vectors == {(space.serving.number, 24): 100}
+
+
+async def survey_one(engine: Engine, caller: Caller) -> None:
+    async with engine.pool.writing(caller.workspace_id) as db:
+        await jobs.enqueue(
+            db, caller.workspace_id, [jobs.NewJob("tend_vectors")], engine.now()
+        )

@@ -1,0 +1,288 @@
+"""The queue: no job is lost, none is done twice, and what cannot be done is buried visibly."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from recollect.domain import Caller, WorkspaceId
+from recollect.engine.core import Engine
+from recollect.engine.maintain import tidy
+from recollect.engine.spaces import Heartbeat
+from recollect.errors import Unavailable
+from recollect.store import jobs
+from recollect.store.jobs import Listed, NewJob
+from recollect.store.listen import listen
+from recollect.worker import MOST_ATTEMPTS, Worker
+from tests.support.clock import Clock
+from tests.support.house import new_caller
+
+pytestmark = pytest.mark.anyio
+
+Handler = Callable[[Engine, WorkspaceId, Heartbeat], Awaitable[None]]
+
+
+async def enqueue(engine: Engine, caller: Caller, *new: NewJob) -> None:
+    async with engine.pool.writing(caller.workspace_id) as db:
+        await jobs.enqueue(db, caller.workspace_id, new, engine.now())
+
+
+async def listed(engine: Engine, caller: Caller, kind: str) -> list[Listed]:
+    async with engine.pool.everywhere() as db:
+        found = await jobs.listed(db, status=None, limit=10_000)
+    return [job for job in found if job.workspace_id == caller.workspace_id and job.kind == kind]
+
+
+async def states(engine: Engine, caller: Caller, kind: str) -> list[str]:
+    return sorted(job.status for job in await listed(engine, caller, kind))
+
+
+class Recorder:
+    """A handler that notes for whom it ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[WorkspaceId] = []
+
+    async def __call__(self, _: Engine, workspace_id: WorkspaceId, __: Heartbeat) -> None:
+        self.ran.append(workspace_id)
+
+
+def kind(request: pytest.FixtureRequest) -> str:
+    """Kinds of this test alone: the database is shared, and a worker claims in every workspace."""
+    return request.node.name[:60]
+
+
+async def test_a_job_exists_exactly_when_its_transaction_commits(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    class ChangedMyMindError(Exception):
+        pass
+
+    with pytest.raises(ChangedMyMindError):
+        async with engine.pool.writing(caller.workspace_id) as db:
+            await jobs.enqueue(db, caller.workspace_id, [NewJob(kind(request))], engine.now())
+            raise ChangedMyMindError
+
+    assert await listed(engine, caller, kind(request)) == []
+
+
+async def test_a_second_job_under_a_waiting_key_adds_nothing(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    await enqueue(engine, caller, NewJob(kind(request), "a"), NewJob(kind(request), "b"))
+    await enqueue(engine, caller, NewJob(kind(request), "a"))
+
+    assert await states(engine, caller, kind(request)) == ["pending", "pending"]
+
+
+async def test_two_workers_never_do_one_job_twice(
+    engine: Engine, request: pytest.FixtureRequest
+) -> None:
+    callers = [await new_caller(engine) for _ in range(20)]
+    for caller in callers:
+        await enqueue(engine, caller, *(NewJob(kind(request), str(n)) for n in range(5)))
+    recorder = Recorder()
+    workers = [Worker(engine, slots=4, handlers={kind(request): recorder}) for _ in range(2)]
+
+    done = await asyncio.gather(*(worker.run_until_empty() for worker in workers))
+
+    assert sum(done) == len(recorder.ran) == 100
+    assert all(done)  # both were at it
+    assert {who: recorder.ran.count(who) for who in recorder.ran} == {
+        caller.workspace_id: 5 for caller in callers
+    }
+
+
+async def test_a_job_whose_worker_died_is_done_by_another(
+    engine: Engine, caller: Caller, clock: Clock, request: pytest.FixtureRequest
+) -> None:
+    await enqueue(engine, caller, NewJob(kind(request)))
+    async with engine.pool.everywhere() as db:
+        [lost] = await jobs.claim(
+            db,
+            [kind(request)],
+            worker="dead",
+            limit=1,
+            lease=timedelta(seconds=60),
+            now=engine.now(),
+        )
+    recorder = Recorder()
+    heir = Worker(engine, slots=1, handlers={kind(request): recorder})
+    await tidy(engine)
+    assert await heir.run_until_empty() == 0
+
+    clock.advance(timedelta(seconds=61))
+    await tidy(engine)
+    await heir.run_until_empty()
+
+    assert recorder.ran == [caller.workspace_id]
+    assert await states(engine, caller, kind(request)) == ["done"]
+    # The dead one wakes up late and must change nothing.
+    async with engine.pool.writing(caller.workspace_id) as db:
+        assert not await jobs.finish(db, lost, worker="dead", now=engine.now())
+
+
+async def test_a_job_longer_than_its_lease_is_kept_by_its_heartbeat(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    await enqueue(engine, caller, NewJob(kind(request)))
+    beats = 0
+
+    async def long_job(_: Engine, __: WorkspaceId, beat: Heartbeat) -> None:
+        nonlocal beats
+        for _ in range(3):
+            await beat()
+            beats += 1
+
+    await Worker(engine, slots=1, handlers={kind(request): long_job}).run_until_empty()
+
+    assert beats == 3
+    assert await states(engine, caller, kind(request)) == ["done"]
+
+
+async def test_one_poison_job_among_many_is_buried_and_the_others_are_done(
+    engine: Engine, caller: Caller, clock: Clock, request: pytest.FixtureRequest
+) -> None:
+    poisoned = await new_caller(engine)
+    await enqueue(engine, caller, *(NewJob(kind(request), str(n)) for n in range(99)))
+    await enqueue(engine, poisoned, NewJob(kind(request)))
+
+    async def handler(_: Engine, workspace_id: WorkspaceId, __: Heartbeat) -> None:
+        if workspace_id == poisoned.workspace_id:
+            raise ValueError("Ada's secret")
+
+    worker = Worker(engine, slots=4, handlers={kind(request): handler})
+    for _ in range(MOST_ATTEMPTS):
+        await worker.run_until_empty()
+        clock.advance(timedelta(hours=1))
+
+    assert await states(engine, caller, kind(request)) == ["done"] * 99
+    [buried] = await listed(engine, poisoned, kind(request))
+    assert (buried.status, buried.attempts) == ("buried", MOST_ATTEMPTS)
+    assert buried.last_error
+    assert buried.last_error.startswith("ValueError at test_queue.py")
+    assert "Ada" not in buried.last_error
+
+
+async def test_a_buried_job_can_be_tried_again(
+    engine: Engine, caller: Caller, clock: Clock, request: pytest.FixtureRequest
+) -> None:
+    await enqueue(engine, caller, NewJob(kind(request)))
+
+    async def broken(_: Engine, __: WorkspaceId, ___: Heartbeat) -> None:
+        raise ValueError
+
+    worker = Worker(engine, slots=1, handlers={kind(request): broken})
+    for _ in range(MOST_ATTEMPTS):
+        await worker.run_until_empty()
+        clock.advance(timedelta(hours=1))
+    [buried] = await listed(engine, caller, kind(request))
+
+    async with engine.pool.everywhere() as db:
+        revived = await jobs.revive(db, buried.id, engine.now())
+    recorder = Recorder()
+    await Worker(engine, slots=1, handlers={kind(request): recorder}).run_until_empty()
+
+    assert revived == 1
+    assert await states(engine, caller, kind(request)) == ["done"]
+
+
+async def test_a_dependency_that_is_down_uses_up_no_tries_and_its_own_hint_is_honoured(
+    engine: Engine, caller: Caller, clock: Clock, request: pytest.FixtureRequest
+) -> None:
+    await enqueue(engine, caller, NewJob(kind(request)))
+
+    async def waits(_: Engine, __: WorkspaceId, ___: Heartbeat) -> None:
+        raise Unavailable("embedder", retry_after=timedelta(seconds=40))
+
+    worker = Worker(engine, slots=1, handlers={kind(request): waits})
+    for _ in range(2 * MOST_ATTEMPTS):
+        await worker.run_until_empty()
+        clock.advance(timedelta(seconds=41))
+
+    [job] = await listed(engine, caller, kind(request))
+    assert (job.status, job.attempts) == ("pending", 0)
+    assert job.run_after == clock.at - timedelta(seconds=1)
+
+
+async def test_work_queued_while_the_same_work_runs_is_done_once_more(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    await enqueue(engine, caller, NewJob(kind(request)))
+    runs = 0
+
+    async def handler(_: Engine, __: WorkspaceId, ___: Heartbeat) -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            await enqueue(engine, caller, NewJob(kind(request)))
+
+    await Worker(engine, slots=1, handlers={kind(request): handler}).run_until_empty()
+
+    assert runs == 2
+    assert await states(engine, caller, kind(request)) == ["done", "done"]
+
+
+async def test_a_failed_job_makes_way_for_the_one_queued_meanwhile(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    await enqueue(engine, caller, NewJob(kind(request)))
+    runs = 0
+
+    async def handler(_: Engine, __: WorkspaceId, ___: Heartbeat) -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            await enqueue(engine, caller, NewJob(kind(request)))
+            raise ValueError
+
+    await Worker(engine, slots=1, handlers={kind(request): handler}).run_until_empty()
+
+    assert runs == 2
+    assert await states(engine, caller, kind(request)) == ["done", "done"]
+
+
+async def test_a_running_worker_is_woken_by_the_commit_and_stops_when_told(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    done = asyncio.Event()
+
+    async def handler(_: Engine, __: WorkspaceId, ___: Heartbeat) -> None:
+        done.set()
+
+    worker = Worker(engine, slots=1, handlers={kind(request): handler})
+    tasks = [
+        asyncio.create_task(worker.run()),
+        asyncio.create_task(listen(engine.pool.url, {jobs.CHANNEL: worker.wake})),
+    ]
+    await enqueue(engine, caller, NewJob(kind(request)))
+
+    async with asyncio.timeout(10):
+        await done.wait()
+    for task in tasks:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [type(each) for each in ended] == [asyncio.CancelledError] * 2
+
+
+async def test_a_worker_stopped_in_the_middle_hands_its_job_on_at_once(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    await enqueue(engine, caller, NewJob(kind(request)))
+    begun = asyncio.Event()
+
+    async def endless(_: Engine, __: WorkspaceId, ___: Heartbeat) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(Worker(engine, slots=1, handlers={kind(request): endless}).run())
+    async with asyncio.timeout(10):
+        await begun.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    recorder = Recorder()
+    await Worker(engine, slots=1, handlers={kind(request): recorder}).run_until_empty()
+
+    assert recorder.ran == [caller.workspace_id]
