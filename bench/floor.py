@@ -11,10 +11,10 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+from bench.seed import Tenant
 from pgvector import HalfVector
 from pgvector.psycopg import register_vector_async
 
-from bench.seed import Tenant
 from recollect.domain import new_code
 from recollect.engine.save import content_digest
 from recollect.engine.words import terms
@@ -51,8 +51,9 @@ _SAVE = """
         SELECT %(workspace_id)s, entry.term, %(id)s, entry.frequency, %(length)s
         FROM unnest(%(terms)s::text[], %(frequencies)s::integer[]) AS entry (term, frequency)
     )
-    INSERT INTO memory_vector (workspace_id, memory_id, generation, embedding)
-    VALUES (%(workspace_id)s, %(id)s, %(generation)s, %(vector)s)
+    INSERT INTO memory_vector (
+        workspace_id, memory_id, generation, embedding, category, tags, pinned
+    ) VALUES (%(workspace_id)s, %(id)s, %(generation)s, %(vector)s, 'general', '{}', false)
 """
 
 

@@ -10,12 +10,12 @@ from uuid import UUID
 
 import numpy as np
 import psycopg
+from bench.texts import statements
 from numpy.typing import NDArray
 from pgvector import HalfVector
 from pgvector.psycopg import register_vector_async
 from psycopg.types.json import Jsonb
 
-from bench.texts import statements
 from recollect.engine.save import content_digest
 from recollect.engine.words import terms
 from recollect.models.embed import Embedder, Purpose
@@ -82,12 +82,10 @@ async def _batches(
         ]
 
 
-def _row(
-    tenant: Tenant, content: str, vector: NDArray[np.float32], dice: random.Random
-) -> _Row:
+def _row(tenant: Tenant, content: str, vector: NDArray[np.float32], dice: random.Random) -> _Row:
     at = datetime.now(UTC) - timedelta(seconds=dice.randrange(365 * 86_400))
     code = "".join(dice.choices(_ALPHABET, k=24))
-    unit = vector / np.linalg.norm(vector)
+    unit = (vector / np.linalg.norm(vector)).astype(np.float32)
     return _Row(tenant, UUID(int=dice.getrandbits(128), version=4), code, content, at, unit)
 
 
@@ -99,14 +97,16 @@ _MEMORY = """
     ) FROM STDIN WITH (FORMAT BINARY)
 """
 _VECTOR = """
-    COPY memory_vector (workspace_id, memory_id, generation, embedding)
+    COPY memory_vector (workspace_id, memory_id, generation, embedding, category, tags, pinned)
     FROM STDIN WITH (FORMAT BINARY)
 """
 _WORD = """
     COPY memory_word (workspace_id, term, memory_id, frequency, length)
     FROM STDIN WITH (FORMAT BINARY)
 """
-_TERMS = "COPY memory_terms (workspace_id, memory_id, terms, length) FROM STDIN WITH (FORMAT BINARY)"
+_TERMS = (
+    "COPY memory_terms (workspace_id, memory_id, terms, length) FROM STDIN WITH (FORMAT BINARY)"
+)
 _TALLY = "COPY word_tally (workspace_id, documents, length) FROM STDIN WITH (FORMAT BINARY)"
 _EVENT = """
     COPY event (workspace_id, id, action, actor, user_id, details, at)
@@ -126,8 +126,8 @@ async def _copy(db: psycopg.AsyncConnection, rows: Sequence[_Row]) -> None:
     await _write(
         db,
         _VECTOR,
-        "uuid uuid int4 halfvec",
-        [(row.tenant.id, row.id, row.tenant.generation, HalfVector(row.vector)) for row in rows],
+        "uuid uuid int4 halfvec text text[] bool",
+        [_vector(row) for row in rows],
     )
     await _write(
         db,
@@ -145,7 +145,12 @@ async def _copy(db: psycopg.AsyncConnection, rows: Sequence[_Row]) -> None:
         "uuid uuid text[] int4",
         [(row.tenant.id, row.id, list(found), found.total()) for row, found in words],
     )
-    await _write(db, _TALLY, "uuid int4 int8", _tallies([(row.tenant.id, found.total()) for row, found in words]))
+    await _write(
+        db,
+        _TALLY,
+        "uuid int4 int8",
+        _tallies([(row.tenant.id, found.total()) for row, found in words]),
+    )
     await _write(
         db,
         _EVENT,
@@ -161,6 +166,11 @@ def _memory(row: _Row) -> tuple[Any, ...]:
         *("general", "general", 0.5, 0.5, row.at, "permanent", "workspace", "user"),
         *(content_digest(row.content), row.at, row.at),
     )
+
+
+def _vector(row: _Row) -> tuple[Any, ...]:
+    vector = HalfVector(row.vector)
+    return (row.tenant.id, row.id, row.tenant.generation, vector, "general", list[str](), False)
 
 
 def _event(row: _Row) -> tuple[Any, ...]:

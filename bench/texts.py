@@ -7,12 +7,12 @@ _NAMES = """
     Ada Amir Anna Beatriz Boris Carla Chen Daniel Dana Elif Emma Farid Fiona Georg Grace Hana Hugo
     Ines Ivan Jana Jonas Kamala Karl Lena Liam Maria Mateo Nadia Noah Olga Omar Petra Priya Quentin
     Rosa Ravi Sara Sven Tomas Tessa Uma Vera Viktor Wanda Xavier Yara Yusuf Zoe
-""".split()
+""".split()  # noqa: SIM905 - readable as words
 _ROLES = """
     accountant apprentice architect auditor baker client colleague contractor customer dentist
     designer doctor electrician engineer landlord lawyer manager neighbour nurse plumber professor
     recruiter reviewer sister supplier teacher team tenant translator uncle
-""".split()
+""".split()  # noqa: SIM905 - readable as words
 _VERBS = """
     admires avoids bought booked built cancelled checks collects compared complained about cooked
     decided against describes dislikes drew enjoys exported fixed forgot found haggled over imported
@@ -20,7 +20,7 @@ _VERBS = """
     plans postponed praised prefers printed promised questions rebuilt recommends refuses rented
     repaired replaced reviewed sells sketched sold studies swapped tests tracks translated trusts
     upgraded uses visited wants watches wrote about
-""".split()
+""".split()  # noqa: SIM905 - readable as words
 _ADJECTIVES = """
     amber annual blue brittle broken bright cheap cold crowded damp dark early electric empty foreign
     fragile French frozen German green grey heavy hidden honest Italian Japanese large late lazy
@@ -28,7 +28,7 @@ _ADJECTIVES = """
     polite private public purple quiet rare red remote round rusty salty shared sharp short silver
     slow small soft Spanish spare spicy square steel strict sturdy sweet tall thin tiny vegetarian
     violet warm weekly white wide winter wooden yellow
-""".split()
+""".split()  # noqa: SIM905 - readable as words
 _THINGS = """
     account airport apartment archive bakery balcony bicycle bill blanket bookshelf bottle branch
     bridge budget cabinet calendar camera canteen car carpet ceiling certificate chair checklist
@@ -47,14 +47,14 @@ _THINGS = """
     tea template tent terrace theatre ticket tile timetable toaster tool towel tractor train tram
     transcript translation trousers tunnel tyre umbrella vaccine valve van violin visa wallet
     warehouse warranty watch website wheel window wine workshop yoghurt
-""".split()
+""".split()  # noqa: SIM905 - readable as words
 _PLACES = """
     Accra Antwerp Athens Basel Bergen Berlin Bilbao Bogota Boston Bristol Brno Cairo Calgary Chennai
     Cork Dakar Denver Dublin Geneva Ghent Graz Hanoi Helsinki Izmir Kyoto Leeds Leipzig Lima Lisbon
     Lyon Malaga Manila Marseille Milan Montreal Munich Nairobi Naples Oslo Osaka Palermo Perth Porto
     Prague Quito Riga Rotterdam Seoul Seville Sofia Split Tallinn Tampa Toronto Turin Utrecht Vienna
     Vilnius Warsaw Zagreb Zurich
-""".split()
+""".split()  # noqa: SIM905 - readable as words
 _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _LINKS = ["because", "although", "since", "while", "after", "before", "and says that"]
 
@@ -86,7 +86,9 @@ def _sentence(dice: random.Random) -> str:
         case 1:
             return f"{_person(dice)} {_act(dice)} in {dice.choice(_PLACES)}."
         case _:
-            return f"In {dice.randint(1990, 2030)} {_clause(dice)} for {dice.randint(2, 9_999)} euros."
+            return (
+                f"In {dice.randint(1990, 2030)} {_clause(dice)} for {dice.randint(2, 9_999)} euros."
+            )
 
 
 def _clause(dice: random.Random) -> str:

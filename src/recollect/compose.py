@@ -8,8 +8,8 @@ from pathlib import Path
 
 from recollect.embedded import attach, default_data_dir
 from recollect.engine.core import Engine
+from recollect.models.assemble import assemble
 from recollect.models.lazy import LazyBuiltin
-from recollect.models.registry import assemble
 from recollect.settings import Settings
 from recollect.store.pool import Pool
 

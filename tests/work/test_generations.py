@@ -73,9 +73,7 @@ async def test_the_model_is_switched_under_load_and_recall_answers_all_the_time(
                 at = 0
                 while not stop.is_set():
                     text = TEXTS[at % len(TEXTS)]
-                    import time; t=time.time()
                     recalled = await recall(engine, caller, Recall(query=text, limit=1))
-                    print("recall", time.time()-t)
                     answers.append(
                         not recalled.is_degraded and recalled.hits[0].memory.content == text
                     )
@@ -88,8 +86,7 @@ async def test_the_model_is_switched_under_load_and_recall_answers_all_the_time(
                 )
             working = asyncio.create_task(Worker(engine, slots=1).run_until_empty())
             late = await save(engine, caller, Save(f"said during move {number}"))
-            import time; t=time.time()
-            print("n", await working, time.time()-t)
+            await working
             await Worker(engine, slots=1).run_until_empty()
             clock.advance(timedelta(seconds=3))
             last = await recall(engine, caller, Recall(query=late.memory.content, limit=1))

@@ -39,6 +39,8 @@ _SETTINGS = {
     "synchronous_commit": "on",
     "password_encryption": "scram-sha-256",
     "jit": "off",
+    # Plans for tables never analysed are poor; a new house shall not wait a minute for good ones.
+    "autovacuum_naptime": "10s",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",  # `Launch.may_pass` reads one of them

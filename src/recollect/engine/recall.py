@@ -112,7 +112,7 @@ async def _by_words(
     matches = await words.search(
         db,
         caller.workspace_id,
-        query_terms(ask.query).terms,
+        query_terms(ask.query).words,
         wanted,
         lacking_generation=lacking_generation,
         wants_vector_only=True,

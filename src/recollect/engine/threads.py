@@ -144,6 +144,7 @@ async def merge_state(
     engine: Engine, caller: Caller, ref: Ref, changes: Json, reasoning: str | None
 ) -> Thread:
     """Change the named top-level keys of the state and leave the others."""
+    caller.require(Right.READ)  # the answer shows those others
     return await _restate(
         engine, caller, ref, lambda old: {**old, **changes}, reasoning, "state.updated"
     )
@@ -151,6 +152,7 @@ async def merge_state(
 
 async def roll_back(engine: Engine, caller: Caller, ref: Ref, version: int) -> tuple[Thread, UUID]:
     """Make an earlier state current again, as a new version; also the event that says so."""
+    caller.require(Right.READ)
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
         thread = await _held(engine, db, caller, ref)
@@ -184,6 +186,7 @@ async def fork(
 
     Its metadata says where it came from, in the caller's spelling of ids.
     """
+    caller.require(Right.READ)
     caller.require(Right.WRITE)
     async with engine.reading(caller) as db:
         thread = await _existing(engine, db, caller, ref)

@@ -111,6 +111,7 @@ async def page(
 _THREAD_CODE = """
     SELECT thread_code FROM event
     WHERE workspace_id = %(workspace_id)s AND left(thread_code, 12) = left(%(code)s, 12)
+        AND starts_with(thread_code, %(code)s)
     LIMIT 1
 """
 

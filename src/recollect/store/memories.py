@@ -22,7 +22,8 @@ from recollect.domain import (
 )
 from recollect.store.pool import Db
 
-# Everything a `Memory` has. `has_vector` speaks of any generation: the one that serves, or, while
+# Everything a `Memory` has, where the statement names its workspace as %(workspace_id)s: a constant
+# there lets the planner look at one partition instead of planning for all. `has_vector` speaks of any generation: the one that serves, or, while
 # a new model moves in, the one that still does.
 COLUMNS = """
     m.id, m.code, m.workspace_id, m.org_id, m.user_id, m.thread_id, t.code AS thread_code,
@@ -33,7 +34,7 @@ COLUMNS = """
     m.version,
     EXISTS (
         SELECT FROM memory_vector v
-        WHERE v.workspace_id = m.workspace_id AND v.memory_id = m.id
+        WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
     ) AS has_vector
 """
 _WITH_THREAD = """
@@ -185,7 +186,8 @@ async def page(
 _PLACE = """
     SELECT m.created_at, m.id FROM memory m
     WHERE m.workspace_id = %(workspace_id)s
-        AND (m.id = %(id)s OR left(m.code, 12) = left(%(code)s, 12))
+        AND (m.id = %(id)s
+             OR (left(m.code, 12) = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
 """
 
 

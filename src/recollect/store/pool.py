@@ -1,13 +1,16 @@
 """Connections and transactions. Every transaction says which workspace it is for."""
 
+import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import psycopg
 from pgvector.psycopg import register_vector_async
 from psycopg import sql
 from psycopg.rows import TupleRow
+from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from recollect.domain import WorkspaceId
@@ -107,6 +110,17 @@ class Pool:
 
 async def _configure(connection: Db) -> None:
     await register_vector_async(connection)
+    set_json_loads(_read_json, connection)
+
+
+def _read_json(text: str | bytes) -> Any:
+    # `jsonb` writes 1e30 with all its digits; read as an integer it would be none of 64 bits.
+    return json.loads(text, parse_int=_number)
+
+
+def _number(digits: str) -> int | float:
+    number = int(digits)
+    return number if -(2**63) <= number < 2**63 else float(digits)
 
 
 def conceal(url: str) -> str:

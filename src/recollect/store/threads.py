@@ -9,13 +9,14 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from recollect.domain import Json, Ref, StateVersion, Thread, ThreadId, Turn, WorkspaceId
+from recollect.store.memories import LIVE
 from recollect.store.pool import Db
 
-_COLUMNS = """
+_COLUMNS = f"""
     t.id, t.code, t.workspace_id, t.agent, t.subject, t.metadata, t.state, t.state_version,
     t.created_at, t.updated_at, t.expires_at, t.turn_count,
     (SELECT count(*) FROM memory m
-     WHERE m.workspace_id = t.workspace_id AND m.thread_id = t.id AND m.deleted_at IS NULL
+     WHERE m.workspace_id = t.workspace_id AND m.thread_id = t.id AND {LIVE}
     ) AS memory_count
 """
 

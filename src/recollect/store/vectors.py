@@ -14,9 +14,20 @@ from recollect.domain import Filter, Memory, MemoryId, WorkspaceId
 from recollect.store.memories import COLUMNS, LIVE, MATCHES, matching, memory_from_row
 from recollect.store.pool import Db
 
-_INSERT = """
-    INSERT INTO memory_vector (workspace_id, memory_id, generation, embedding)
-    VALUES (%(workspace_id)s, %(memory_id)s, %(generation)s, %(embedding)s)
+_COPIED = """
+    m.thread_id, m.subject, m.category, m.tags, m.pinned, m.expires_at, m.valid_until, m.deleted_at
+"""
+_INTO = """
+    INSERT INTO memory_vector (
+        workspace_id, memory_id, generation, embedding, thread_id, subject, category, tags, pinned,
+        expires_at, valid_until, deleted_at
+    )
+"""
+_INSERT = f"""
+    {_INTO}
+    SELECT m.workspace_id, m.id, %(generation)s, %(embedding)s, {_COPIED}
+    FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = %(memory_id)s
     ON CONFLICT (workspace_id, memory_id, generation) DO UPDATE SET embedding = EXCLUDED.embedding
 """
 
@@ -41,9 +52,9 @@ async def insert(
 
 
 # The row is taken only if it still says what was embedded; the lock waits for a change under way.
-_INSERT_UNCHANGED = """
-    INSERT INTO memory_vector (workspace_id, memory_id, generation, embedding)
-    SELECT m.workspace_id, m.id, %(generation)s, %(embedding)s
+_INSERT_UNCHANGED = f"""
+    {_INTO}
+    SELECT m.workspace_id, m.id, %(generation)s, %(embedding)s, {_COPIED}
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.id = %(memory_id)s
         AND m.version = %(version)s AND m.deleted_at IS NULL
@@ -95,26 +106,31 @@ class Near:
 
 
 # Exact, inside the workspace: left to itself the planner would take a vector index under a filter
-# and lose nearly every right answer. The materialised step also computes each distance once.
+# and lose nearly every right answer. Materialised, each distance is computed once. The lateral
+# step looks each memory up by its whole key, whatever the planner believes of the table's size.
+# `m` stands for the vector's row in the scan: it has copies of all that is filtered by.
 _NEAREST = f"""
     WITH scanned AS MATERIALIZED (
-        SELECT v.memory_id, v.embedding <=> %(vector)s AS distance
-        FROM memory_vector v
-        JOIN memory m ON m.workspace_id = v.workspace_id AND m.id = v.memory_id
-        WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
-            AND m.workspace_id = %(workspace_id)s AND {LIVE} AND {MATCHES}
+        SELECT m.memory_id, m.embedding <=> %(vector)s AS distance
+        FROM memory_vector m
+        WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s
+            AND {LIVE} AND {MATCHES}
     ),
     near AS (
         SELECT memory_id, distance FROM scanned
-        WHERE distance <= %(farthest)s
         ORDER BY distance
         LIMIT %(limit)s
     )
-    SELECT {COLUMNS}, 1 - near.distance AS cosine
+    SELECT found.*, 1 - near.distance AS cosine
     FROM near
-    JOIN memory m ON m.workspace_id = %(workspace_id)s AND m.id = near.memory_id
-    LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
-    ORDER BY near.distance, m.importance DESC, m.created_at DESC, m.id
+    CROSS JOIN LATERAL (
+        SELECT {COLUMNS}
+        FROM memory m
+        LEFT JOIN thread t ON t.workspace_id = %(workspace_id)s AND t.id = m.thread_id
+        WHERE m.workspace_id = %(workspace_id)s AND m.id = near.memory_id
+        LIMIT 1
+    ) AS found
+    ORDER BY near.distance, found.importance DESC, found.created_at DESC, found.id
 """
 
 
@@ -125,7 +141,6 @@ async def nearest(
     vector: NDArray[np.float32],
     wanted: Filter,
     *,
-    least_cosine: float = -1.0,
     limit: int,
     now: datetime,
 ) -> list[Near]:
@@ -138,7 +153,6 @@ async def nearest(
                 "generation": generation,
                 "vector": HalfVector(vector),
                 **matching(wanted),
-                "farthest": 1 - least_cosine,
                 "limit": limit,
                 "now": now,
             },

@@ -73,8 +73,9 @@ class Match:
     coverage: float
 
 
-# k1 = 1.2 and b = 0.75, as everywhere. A term that no memory has weighs as much as one that a
-# single memory has: a question mostly about unknown things is covered little.
+# k1 = 1.2 and b = 0.75, as everywhere. `%(words)s` numbers the query's words, of which one may have
+# several forms (surface, stem): any of them covers the word, which weighs what its commonest form
+# does. A form that no memory has weighs most: a question about unknown things is covered little.
 _SEARCH = f"""
     WITH tally AS (
         SELECT greatest(sum(documents), 1)::float8 AS documents,
@@ -87,37 +88,50 @@ _SEARCH = f"""
         FROM memory_word
         WHERE workspace_id = %(workspace_id)s AND term = ANY(%(terms)s)
     ),
-    spread AS (
-        SELECT asked.term,
+    form AS (
+        SELECT asked.term, asked.word,
             ln(1 + (tally.documents - count(posting.term) + 0.5) / (count(posting.term) + 0.5))
                 AS weight
         FROM tally
-        CROSS JOIN unnest(%(terms)s::text[]) AS asked (term)
+        CROSS JOIN unnest(%(terms)s::text[], %(words)s::integer[]) AS asked (term, word)
         LEFT JOIN posting ON posting.term = asked.term
-        GROUP BY asked.term, tally.documents
+        GROUP BY asked.term, asked.word, tally.documents
+    ),
+    word AS (
+        SELECT word, min(weight) AS weight FROM form GROUP BY word
+    ),
+    matched AS (
+        SELECT posting.memory_id, form.word,
+            sum(form.weight * posting.frequency * 2.2 / (posting.frequency + 1.2 * (
+                0.25 + 0.75 * posting.length * tally.documents / tally.length))) AS score
+        FROM posting
+        JOIN form ON form.term = posting.term
+        CROSS JOIN tally
+        GROUP BY posting.memory_id, form.word
     ),
     scored AS (
-        SELECT posting.memory_id,
-            sum(spread.weight * posting.frequency * 2.2 / (posting.frequency + 1.2 * (
-                0.25 + 0.75 * posting.length * tally.documents / tally.length))) AS score,
-            sum(spread.weight) AS covered
-        FROM posting
-        JOIN spread ON spread.term = posting.term
-        CROSS JOIN tally
-        GROUP BY posting.memory_id
+        SELECT matched.memory_id, sum(matched.score) AS score, sum(word.weight) AS covered
+        FROM matched
+        JOIN word ON word.word = matched.word
+        GROUP BY matched.memory_id
     )
-    SELECT {COLUMNS}, scored.score,
-        scored.covered / (SELECT sum(greatest(weight, 0)) FROM spread) AS coverage
+    SELECT found.*, scored.score,
+        scored.covered / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage
     FROM scored
-    JOIN memory m ON m.workspace_id = %(workspace_id)s AND m.id = scored.memory_id
-    LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
-    WHERE {LIVE} AND {MATCHES}
-        AND (NOT %(wants_vector_only)s OR m.wants_vector)
-        AND (NOT %(without_vector_only)s OR NOT EXISTS (
-            SELECT FROM memory_vector v
-            WHERE v.workspace_id = m.workspace_id AND v.memory_id = m.id
-                AND v.generation = %(generation)s))
-    ORDER BY scored.score DESC, m.importance DESC, m.created_at DESC, m.id
+    CROSS JOIN LATERAL (
+        SELECT {COLUMNS}
+        FROM memory m
+        LEFT JOIN thread t ON t.workspace_id = %(workspace_id)s AND t.id = m.thread_id
+        WHERE m.workspace_id = %(workspace_id)s AND m.id = scored.memory_id
+            AND {LIVE} AND {MATCHES}
+            AND (NOT %(wants_vector_only)s OR m.wants_vector)
+            AND (NOT %(without_vector_only)s OR NOT EXISTS (
+                SELECT FROM memory_vector v
+                WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
+                    AND v.generation = %(generation)s))
+        LIMIT 1
+    ) AS found
+    ORDER BY scored.score DESC, found.importance DESC, found.created_at DESC, found.id
     LIMIT %(limit)s
 """
 
@@ -125,7 +139,7 @@ _SEARCH = f"""
 async def search(
     db: Db,
     workspace_id: WorkspaceId,
-    terms: Sequence[str],
+    query: Sequence[Sequence[str]],
     wanted: Filter,
     *,
     lacking_generation: int | None = None,
@@ -133,19 +147,21 @@ async def search(
     limit: int,
     now: datetime,
 ) -> list[Match]:
-    """Live memories by BM25, best first.
+    """Live memories by BM25, best first; the query is a list of words, each as its forms.
 
     `lacking_generation` keeps only memories without a vector in that generation;
     `wants_vector_only` leaves out those that were saved to be unsearchable by meaning.
     """
-    if not terms:
+    forms = [(term, number) for number, word in enumerate(query) for term in word]
+    if not forms:
         return []
     async with db.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(
             _SEARCH,
             {
                 "workspace_id": workspace_id,
-                "terms": list(terms),
+                "terms": [term for term, _ in forms],
+                "words": [number for _, number in forms],
                 **matching(wanted),
                 "generation": lacking_generation,
                 "without_vector_only": lacking_generation is not None,

@@ -171,15 +171,46 @@ CREATE TABLE generation (
 CREATE UNIQUE INDEX generation_serving ON generation (workspace_id) WHERE state = 'serving';
 CREATE UNIQUE INDEX generation_filling ON generation (workspace_id) WHERE state = 'filling';
 
+-- Copies of what searches filter by stand beside the vector, so that an exact scan reads this table
+-- alone. Joined to memory, its cost hung on the planner's statistics: quadratic before the first
+-- ANALYZE (20 ms at 300 rows). A trigger on memory keeps the copies true.
 CREATE TABLE memory_vector (
     workspace_id uuid NOT NULL,
     memory_id uuid NOT NULL,
     generation integer NOT NULL,
     embedding halfvec NOT NULL,
+    thread_id uuid,
+    subject text,
+    category text,
+    tags text[] NOT NULL,
+    pinned boolean NOT NULL,
+    expires_at timestamptz,
+    valid_until timestamptz,
+    deleted_at timestamptz,
     PRIMARY KEY (workspace_id, memory_id, generation),
     FOREIGN KEY (workspace_id, memory_id) REFERENCES memory ON DELETE CASCADE
 ) PARTITION BY HASH (workspace_id);
 CREATE INDEX memory_vector_space ON memory_vector (workspace_id, generation);
+
+CREATE FUNCTION copy_to_vector() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE memory_vector
+    SET thread_id = NEW.thread_id, subject = NEW.subject, category = NEW.category,
+        tags = NEW.tags, pinned = NEW.pinned, expires_at = NEW.expires_at,
+        valid_until = NEW.valid_until, deleted_at = NEW.deleted_at
+    WHERE workspace_id = NEW.workspace_id AND memory_id = NEW.id;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER memory_copies_to_vector AFTER UPDATE ON memory
+    FOR EACH ROW WHEN (
+        (OLD.thread_id, OLD.subject, OLD.category, OLD.tags, OLD.pinned, OLD.expires_at,
+         OLD.valid_until, OLD.deleted_at)
+        IS DISTINCT FROM
+        (NEW.thread_id, NEW.subject, NEW.category, NEW.tags, NEW.pinned, NEW.expires_at,
+         NEW.valid_until, NEW.deleted_at)
+    )
+    EXECUTE FUNCTION copy_to_vector();
 
 -- Keyword search: BM25 over postings that are ordinary rows, so exact after a crash.
 

@@ -1,0 +1,155 @@
+"""One cell of the table: an operation at a number of clients, ours and the floor in turns."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from time import perf_counter
+
+from bench.floor import Floor
+from bench.seed import Tenant
+from bench.texts import questions, statements
+from bench.visitor import Visitor
+
+# One side's turn. Neighbours on the machine come and go in longer waves than this, so that they
+# disturb both sides alike.
+_ROUND_SECONDS = 1.0
+_WARM_SECONDS = 0.5
+
+# What one request took, in parts.
+Act = Callable[[int, Tenant, str], Awaitable[Sequence[float]]]
+
+
+@dataclass(slots=True)
+class Timing:
+    """What each request took, and how long the measuring lasted."""
+
+    parts: list[Sequence[float]] = field(default_factory=list[Sequence[float]])
+    seconds: float = 0.0
+
+    def milliseconds(self, share: float) -> float:
+        """The time within which this share of the requests was answered."""
+        return _quantile([sum(each) for each in self.parts], share) * 1_000
+
+    def part_milliseconds(self, part: int) -> float:
+        """The median of one part."""
+        return _quantile([each[part] for each in self.parts], 0.5) * 1_000
+
+    @property
+    def per_second(self) -> float:
+        """Requests answered in a second."""
+        return len(self.parts) / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Ours and the floor for the same operation at the same number of clients."""
+
+    operation: str
+    clients: int
+    ours: Timing
+    floor: Timing
+
+    @property
+    def ratio(self) -> float:
+        """How many times the floor a typical request takes."""
+        return self.ours.milliseconds(0.5) / self.floor.milliseconds(0.5)
+
+
+class Side:
+    """One way to do an operation, over texts of its own that the other side gets as well."""
+
+    def __init__(self, act: Act, tenants: Sequence[Tenant], texts: Iterator[str]) -> None:
+        self.timing = Timing()
+        self._act = act
+        self._tenants = cycle(tenants)
+        self._texts = texts
+
+    async def run(self, clients: int, seconds: float) -> None:
+        """Let the clients ask, each as soon as it was answered, and note what it took."""
+        began = perf_counter()
+        await asyncio.gather(*(self._ask(client, began + seconds) for client in range(clients)))
+        self.timing.seconds += perf_counter() - began
+
+    def forget(self) -> None:
+        """Begin to count here: what came before was for warming up."""
+        self.timing = Timing()
+
+    async def _ask(self, client: int, until: float) -> None:
+        while perf_counter() < until:
+            tenant, text = next(self._tenants), next(self._texts)
+            self.timing.parts.append(await self._act(client, tenant, text))
+
+
+class Ours:
+    """The same through the front door."""
+
+    def __init__(self, visitors: Sequence[Visitor]) -> None:
+        self._visitors = visitors
+
+    async def search(self, client: int, tenant: Tenant, text: str) -> Sequence[float]:
+        """Seconds for a search that shows ten memories, however far they are."""
+        began = perf_counter()
+        body = {"query": text, "limit": 10, "threshold": 0}
+        status, answer = await self._visitors[client].ask(
+            "POST", "/v1/memory/search", key=tenant.key, body=body
+        )
+        took = perf_counter() - began
+        found = json.loads(answer)
+        assert status == 200, answer
+        assert found["data"], answer
+        assert not found["degraded"], answer
+        return (took,)
+
+    async def save(self, client: int, tenant: Tenant, text: str) -> Sequence[float]:
+        """Seconds for a save that had its vector in time."""
+        began = perf_counter()
+        status, answer = await self._visitors[client].ask(
+            "POST", "/v1/memories", key=tenant.key, body={"content": text}
+        )
+        took = perf_counter() - began
+        assert status == 201, answer
+        assert json.loads(answer)["vector_available"], answer
+        return (took,)
+
+    async def live(self, client: int, _: Tenant, __: str) -> Sequence[float]:
+        """Seconds for the least the server can answer: the load generator's own share."""
+        began = perf_counter()
+        await self._visitors[client].ask("GET", "/health/live")
+        return (perf_counter() - began,)
+
+
+async def measure(
+    operation: str,
+    clients: int,
+    seconds: float,
+    *,
+    ours: Ours,
+    floor: Floor,
+    tenants: Sequence[Tenant],
+) -> Cell:
+    """Ours and the floor in turns of a second, over the same texts in the same order."""
+    make = questions if operation == "search" else statements
+    seed = f"{operation} of {clients}"
+    mine = Side(getattr(ours, operation), tenants, make(seed))
+    bare = Side(getattr(floor, operation), tenants, make(seed))
+    for side in (bare, mine):
+        await side.run(clients, _WARM_SECONDS)
+        side.forget()
+    while mine.timing.seconds < seconds:
+        await bare.run(clients, min(_ROUND_SECONDS, seconds))
+        await mine.run(clients, min(_ROUND_SECONDS, seconds))
+    return Cell(operation, clients, mine.timing, bare.timing)
+
+
+async def overhead(clients: int, seconds: float, *, ours: Ours, tenant: Tenant) -> Timing:
+    """What the load generator and the bare HTTP stack take by themselves."""
+    side = Side(ours.live, [tenant], cycle([""]))
+    await side.run(clients, seconds)
+    return side.timing
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

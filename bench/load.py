@@ -1,0 +1,298 @@
+"""Load, latency and the floor beside them, over HTTP, in one run.
+
+    make bench ARGS=--quick
+    python -m bench.load --sizes 10000,100000 --workspaces 1,100 --clients 1,8,32
+
+What the columns mean and how to read them: `bench/README.md`.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import uvloop
+from bench import house, table
+from bench.cells import Cell, Ours, measure, overhead
+from bench.floor import Floor, connect
+from bench.house import Server
+from bench.seed import Tenant, fill
+from bench.table import Room
+from bench.visitor import visit
+
+from recollect.compose import Database, open_engine
+from recollect.embedded import Attached, attach
+from recollect.engine.core import Engine
+from recollect.engine.keys import create_key
+from recollect.models.embed import Purpose
+from recollect.settings import Settings
+from recollect.store import identity
+
+_STARTS = 3
+_QUIET_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to measure."""
+
+    sizes: Sequence[int]
+    workspaces: Sequence[int]
+    clients: Sequence[int]
+    seconds: float
+    data_dir: Path | None
+    json_file: Path | None
+
+
+def main() -> None:
+    options = _options()
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
+        f"Python {platform.python_version()}; {options.seconds:g} s a cell and side.\n"
+        "Made-up sentences; seeded vectors lie around the real ones of 256 of them. Saves and\n"
+        "searches are real, over HTTP, and embed texts never seen before."
+    )
+    found = uvloop.run(_run(options))
+    if options.json_file:
+        options.json_file.write_text(json.dumps(found, indent=2) + "\n")
+
+
+async def _run(options: Options) -> list[dict[str, Any]]:
+    with _base(options.data_dir) as base:
+        return [
+            await _scenario(base, size, workspaces, options)
+            for size in options.sizes
+            for workspaces in options.workspaces
+        ]
+
+
+async def _scenario(base: Path, size: int, workspaces: int, options: Options) -> dict[str, Any]:
+    print(f"\n{size:,} memories in {workspaces} workspaces", flush=True)
+    data_dir = base / f"{size}x{workspaces}"
+    await _furnish(data_dir, size, workspaces)
+    *starts, server = [await _started(data_dir, is_last=n == _STARTS - 1) for n in range(_STARTS)]
+    try:
+        with await asyncio.to_thread(attach, data_dir) as attached:
+            return await _measured(attached, server, starts, workspaces, options)
+    finally:
+        await house.stop(server)
+
+
+async def _started(data_dir: Path, *, is_last: bool) -> Server:
+    """A server on a database that was stopped before; only the last one stays."""
+    server = await house.start(data_dir)
+    if not is_last:
+        await house.stop(server)
+    return server
+
+
+async def _furnish(data_dir: Path, size: int, workspaces: int) -> None:
+    """A house with so many memories, unless an earlier run has left one."""
+    server = await house.start(data_dir)
+    try:
+        with await asyncio.to_thread(attach, data_dir) as attached:
+            async with _engine(attached) as engine:
+                if await _count(attached.admin_url) >= size:
+                    return
+                tenants = await _settle(engine, server.port, workspaces)
+                embedder = engine.embedders.configured(None)
+                await fill(attached.admin_url, tenants, size - workspaces, embedder)
+    finally:
+        await house.stop(server)
+
+
+async def _settle(engine: Engine, port: int, workspaces: int) -> list[Tenant]:
+    """Workspaces with one real memory each, so that the server itself opens their vector space."""
+    async with engine.pool.everywhere() as db:
+        [default] = await identity.find_workspace(db, None)
+        for number in range(1, workspaces):
+            await identity.add_workspace(db, default.org_id, f"workspace {number}")
+    visitor = await visit(port)
+    for key in await _keys(engine):
+        status, answer = await visitor.ask(
+            "POST", "/v1/memories", key=key, body={"content": "Ada takes her tea without milk."}
+        )
+        assert status == 201, answer
+    visitor.close()
+    return await _tenants(engine)
+
+
+async def _keys(engine: Engine) -> list[str]:
+    async with engine.pool.everywhere() as db:
+        found = await identity.workspaces(db)
+    return [(await create_key(engine, workspace=str(each.id))).text for each in found]
+
+
+_TENANTS = """
+    SELECT g.workspace_id, w.org_id, u.id, g.number
+    FROM generation g
+    JOIN workspace w ON w.id = g.workspace_id
+    JOIN app_user u ON u.org_id = w.org_id
+    WHERE g.state = 'serving'
+"""
+
+
+async def _tenants(engine: Engine) -> list[Tenant]:
+    async with engine.pool.everywhere() as db:
+        rows = await (await db.execute(_TENANTS)).fetchall()
+    return [
+        Tenant(workspace_id, org_id, user_id, await _key(engine, workspace_id), number)
+        for workspace_id, org_id, user_id, number in rows
+    ]
+
+
+async def _key(engine: Engine, workspace_id: UUID) -> str:
+    return (await create_key(engine, workspace=str(workspace_id))).text
+
+
+async def _measured(
+    attached: Attached,
+    server: Server,
+    starts: Sequence[Server],
+    workspaces: int,
+    options: Options,
+) -> dict[str, Any]:
+    await _quiet(attached.admin_url)
+    idle = house.server_mib(server), house.postgres_mib(attached.data_dir)
+    disk = await _disk(attached.admin_url)
+    memories = await _count(attached.admin_url)
+    most = max(options.clients)
+    async with _engine(attached) as engine:
+        tenants = await _tenants(engine)
+        assert len(tenants) == workspaces
+        floor = Floor(engine.embedders.configured(None), await connect(attached.admin_url, most))
+        ours = Ours([await visit(server.port) for _ in range(most)])
+        await _warm(engine, ours, tenants)
+        for clients in options.clients:
+            timing = await overhead(clients, 2, ours=ours, tenant=tenants[0])
+            print(table.overhead(clients, timing), flush=True)
+        print(table.HEAD)
+        cells: list[Cell] = []
+        for operation in ("search", "save"):
+            for clients in options.clients:
+                cell = await measure(
+                    operation, clients, options.seconds, ours=ours, floor=floor, tenants=tenants
+                )
+                print(table.row(cell), flush=True)
+                cells.append(cell)
+    found = Room(
+        server_mib=idle[0],
+        server_after_mib=house.server_mib(server),
+        postgres_mib=idle[1],
+        starts=[each.seconds_to_ready for each in (*starts, server)],
+        database_bytes=sum(disk.values()),
+        bytes_by_table=disk,
+        memories=memories,
+    )
+    print(table.room(found), flush=True)
+    return {
+        "workspaces": workspaces,
+        "cells": [table.as_json(cell) for cell in cells],
+        "room": asdict(found),
+    }
+
+
+async def _warm(engine: Engine, ours: Ours, tenants: Sequence[Tenant]) -> None:
+    """Pages into memory, keys and models into caches: nobody measures the first request."""
+    await engine.embedders.configured(None).embed(["Good morning."], Purpose.QUERY)
+    for tenant in tenants:
+        await ours.search(0, tenant, f"Where does {tenant.id} live?")
+
+
+_OPEN_JOBS = "SELECT count(*) FROM job WHERE status <> 'done'"
+
+
+async def _quiet(url: str) -> None:
+    """Wait until the server has seen to the vectors, as it does after every start."""
+    async with asyncio.timeout(_QUIET_SECONDS):
+        while await _number(url, _OPEN_JOBS):  # noqa: ASYNC110 - another process works on them
+            await asyncio.sleep(0.2)
+
+
+async def _count(url: str) -> int:
+    return await _number(url, "SELECT count(*) FROM memory")
+
+
+async def _number(url: str, query: Any) -> int:
+    async with await psycopg.AsyncConnection.connect(url) as db:
+        row = await (await db.execute(query)).fetchone()
+    assert row
+    return int(row[0])
+
+
+_DISK = """
+    SELECT regexp_replace(relname, '_\\d+$', '') AS name, sum(pg_total_relation_size(oid))::bigint
+    FROM pg_class
+    WHERE relkind = 'r' AND relname ~ '^(memory|event|word_tally)'
+    GROUP BY name
+    ORDER BY 2 DESC
+"""
+
+
+async def _disk(url: str) -> dict[str, int]:
+    async with await psycopg.AsyncConnection.connect(url) as db:
+        return {row[0]: row[1] for row in await (await db.execute(_DISK)).fetchall()}
+
+
+@asynccontextmanager
+async def _engine(attached: Attached) -> AsyncGenerator[Engine]:
+    settings = Settings(data_dir=attached.data_dir)
+    async with open_engine(settings, Database(attached.url)) as engine:
+        yield engine
+
+
+@contextmanager
+def _base(given: Path | None) -> Generator[Path]:
+    """Where the databases go: a directory that is kept, or one that goes with the run."""
+    if given:
+        given.mkdir(parents=True, exist_ok=True)
+        yield given.resolve()
+        return
+    base = Path(tempfile.mkdtemp(prefix="recollect-bench-", dir="/tmp"))
+    base.chmod(0o711)  # as root, PostgreSQL runs as another user and has to pass
+    try:
+        yield base
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _options() -> Options:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.load", description="Load, latency and the floor beside them."
+    )
+    parser.add_argument("--sizes", type=_numbers, help="memories (default 10000,100000)")
+    parser.add_argument("--workspaces", type=_numbers, help="workspaces (default 1,100)")
+    parser.add_argument("--clients", type=_numbers, help="clients at once (default 1,8,32)")
+    parser.add_argument("--seconds", type=float, help="for each cell and side (default 10)")
+    parser.add_argument("--quick", action="store_true", help="2,000 memories, about a minute")
+    parser.add_argument(
+        "--data-dir", type=Path, help="keep the databases here and use them again (default: none)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    asked = parser.parse_args()
+    return Options(
+        sizes=asked.sizes or ([2_000] if asked.quick else [10_000, 100_000]),
+        workspaces=asked.workspaces or ([1] if asked.quick else [1, 100]),
+        clients=asked.clients or ([1, 8] if asked.quick else [1, 8, 32]),
+        seconds=asked.seconds or (4 if asked.quick else 10),
+        data_dir=asked.data_dir,
+        json_file=asked.json,
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+if __name__ == "__main__":
+    main()

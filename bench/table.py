@@ -1,0 +1,89 @@
+"""What a run found, as lines for people and as JSON for the next run to be compared with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.cells import Cell, Timing
+
+HEAD = (
+    f"{'':<7}{'clients':>8} |{'p50':>8}{'p95':>8}{'p99':>8}{'/s':>7} |"
+    f"{'embed':>8}{'sql':>8}{'p50':>8}{'p95':>8}{'p99':>8}{'/s':>7} |{'p50':>7}{'/s':>7}\n"
+    f"{'':<7}{'':>8} |{'ours, ms':>31} |{'floor, ms':>47} |{'ours : floor':>14}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a filled house takes: memory in MiB, disk in bytes a memory, start in seconds."""
+
+    server_mib: float
+    server_after_mib: float
+    postgres_mib: float
+    starts: Sequence[float]
+    database_bytes: int
+    bytes_by_table: dict[str, int]
+    memories: int
+
+
+def row(cell: Cell) -> str:
+    """One line of the table."""
+    ours, floor = cell.ours, cell.floor
+    return (
+        f"{cell.operation:<7}{cell.clients:>8} |{_quantiles(ours)}{ours.per_second:>7.0f} |"
+        f"{floor.part_milliseconds(0):>8.1f}{floor.part_milliseconds(1):>8.1f}"
+        f"{_quantiles(floor)}{floor.per_second:>7.0f} |"
+        f"{cell.ratio:>7.2f}{ours.per_second / floor.per_second:>7.2f}"
+    )
+
+
+def overhead(clients: int, timing: Timing) -> str:
+    """What the load generator itself costs."""
+    return (
+        f"GET /health/live at {clients} clients: p50 {timing.milliseconds(0.5):.2f} ms, "
+        f"{timing.per_second:.0f}/s; the load generator takes part of that, never more"
+    )
+
+
+def room(found: Room) -> str:
+    """Memory, start and disk."""
+    each = found.database_bytes / found.memories
+    tables = ", ".join(
+        f"{name} {size / found.memories:,.0f}" for name, size in found.bytes_by_table.items()
+    )
+    starts = ", ".join(f"{seconds:.2f}" for seconds in found.starts)
+    return (
+        f"idle server {found.server_mib:.0f} MiB resident, {found.server_after_mib:.0f} after the "
+        f"load; PostgreSQL apart {found.postgres_mib:.0f} MiB (shared pages counted once)\n"
+        f"cold start to ready {starts} s\n"
+        f"on disk {each:,.0f} bytes a memory ({tables})"
+    )
+
+
+def as_json(cell: Cell) -> dict[str, Any]:
+    """One cell's figures."""
+    return {
+        "operation": cell.operation,
+        "clients": cell.clients,
+        "ours": _figures(cell.ours),
+        "floor": _figures(cell.floor)
+        | {
+            "embed_ms": round(cell.floor.part_milliseconds(0), 3),
+            "sql_ms": round(cell.floor.part_milliseconds(1), 3),
+        },
+        "ratio_p50": round(cell.ratio, 3),
+    }
+
+
+def _figures(timing: Timing) -> dict[str, Any]:
+    return {
+        "requests": len(timing.parts),
+        "per_second": round(timing.per_second, 1),
+        "p50_ms": round(timing.milliseconds(0.5), 3),
+        "p95_ms": round(timing.milliseconds(0.95), 3),
+        "p99_ms": round(timing.milliseconds(0.99), 3),
+    }
+
+
+def _quantiles(timing: Timing) -> str:
+    return "".join(f"{timing.milliseconds(share):>8.1f}" for share in (0.5, 0.95, 0.99))
