@@ -10,7 +10,7 @@ from time import perf_counter
 from bench.floor import Floor
 from bench.seed import Tenant
 from bench.texts import questions, statements
-from bench.visitor import Visitor
+from bench.visitor import Visitor, visit
 
 # One side's turn. Neighbours on the machine come and go in longer waves than this, so that they
 # disturb both sides alike.
@@ -85,16 +85,22 @@ class Side:
 class Ours:
     """The same through the front door."""
 
-    def __init__(self, visitors: Sequence[Visitor]) -> None:
-        self._visitors = visitors
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._visitors: dict[int, Visitor] = {}
+
+    async def _visitor(self, client: int) -> Visitor:
+        """The client's connection, made anew if it lay idle for too long."""
+        if client not in self._visitors or self._visitors[client].is_closed:
+            self._visitors[client] = await visit(self._port)
+        return self._visitors[client]
 
     async def search(self, client: int, tenant: Tenant, text: str) -> Sequence[float]:
         """Seconds for a search that shows ten memories, however far they are."""
+        visitor = await self._visitor(client)
         began = perf_counter()
         body = {"query": text, "limit": 10, "threshold": 0}
-        status, answer = await self._visitors[client].ask(
-            "POST", "/v1/memory/search", key=tenant.key, body=body
-        )
+        status, answer = await visitor.ask("POST", "/v1/memory/search", key=tenant.key, body=body)
         took = perf_counter() - began
         found = json.loads(answer)
         assert status == 200, answer
@@ -104,8 +110,9 @@ class Ours:
 
     async def save(self, client: int, tenant: Tenant, text: str) -> Sequence[float]:
         """Seconds for a save that had its vector in time."""
+        visitor = await self._visitor(client)
         began = perf_counter()
-        status, answer = await self._visitors[client].ask(
+        status, answer = await visitor.ask(
             "POST", "/v1/memories", key=tenant.key, body={"content": text}
         )
         took = perf_counter() - began
@@ -115,8 +122,9 @@ class Ours:
 
     async def live(self, client: int, _: Tenant, __: str) -> Sequence[float]:
         """Seconds for the least the server can answer: the load generator's own share."""
+        visitor = await self._visitor(client)
         began = perf_counter()
-        await self._visitors[client].ask("GET", "/health/live")
+        await visitor.ask("GET", "/health/live")
         return (perf_counter() - began,)
 
 

@@ -171,7 +171,7 @@ async def _measured(
         tenants = await _tenants(engine)
         assert len(tenants) == workspaces
         floor = Floor(engine.embedders.configured(None), await connect(attached.admin_url, most))
-        ours = Ours([await visit(server.port) for _ in range(most)])
+        ours = Ours(server.port)
         await _warm(engine, ours, tenants)
         for clients in options.clients:
             timing = await overhead(clients, 2, ours=ours, tenant=tenants[0])

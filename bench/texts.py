@@ -14,17 +14,17 @@ _ROLES = """
     recruiter reviewer sister supplier teacher team tenant translator uncle
 """.split()  # noqa: SIM905 - readable as words
 _VERBS = """
-    admires avoids bought booked built cancelled checks collects compared complained about cooked
-    decided against describes dislikes drew enjoys exported fixed forgot found haggled over imported
-    inspected keeps learned likes lost maintains measured migrated moved names needs orders paid for
+    admires avoids bought booked built cancelled checks collects compared copied cooked
+    describes dislikes drew enjoys exported fixed forgot found imported
+    inspected keeps learned likes lost maintains measured migrated moved names needs orders
     plans postponed praised prefers printed promised questions rebuilt recommends refuses rented
     repaired replaced reviewed sells sketched sold studies swapped tests tracks translated trusts
-    upgraded uses visited wants watches wrote about
+    upgraded uses visited wants watches wrote
 """.split()  # noqa: SIM905 - readable as words
 _ADJECTIVES = """
-    amber annual blue brittle broken bright cheap cold crowded damp dark early electric empty foreign
-    fragile French frozen German green grey heavy hidden honest Italian Japanese large late lazy
-    leather light local loud magnetic monthly narrow new noisy old open orange paper patient plastic
+    amber annual blue brittle broken bright cheap cold crowded damp dark early electric empty
+    foreign fragile French frozen German green grey heavy hidden honest Italian Japanese large late
+    lazy leather light local loud magnetic monthly narrow new noisy old open orange paper patient plastic
     polite private public purple quiet rare red remote round rusty salty shared sharp short silver
     slow small soft Spanish spare spicy square steel strict sturdy sweet tall thin tiny vegetarian
     violet warm weekly white wide winter wooden yellow

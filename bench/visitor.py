@@ -22,8 +22,7 @@ class Visitor(asyncio.Protocol):
         self, method: str, path: str, *, key: str = "", body: object = None
     ) -> tuple[int, bytes]:
         """Status and body of the answer; raise `ConnectionError` when the server hangs up."""
-        if self._transport is None or self._transport.is_closing():
-            raise ConnectionResetError("The server has closed the connection.")
+        assert self._transport
         sent = b"" if body is None else json.dumps(body).encode()
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n"
@@ -35,6 +34,11 @@ class Visitor(asyncio.Protocol):
         self._transport.write(head.encode() + sent)
         async with asyncio.timeout(_PATIENCE_SECONDS):
             return await self._answer
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the server has hung up, as it does after five idle seconds."""
+        return self._transport is None or self._transport.is_closing()
 
     def close(self) -> None:
         """Hang up."""

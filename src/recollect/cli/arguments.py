@@ -1,7 +1,8 @@
-"""What the subcommands share in reading their arguments."""
+"""What the subcommands share: how they are declared, and how their arguments are read."""
 
 import argparse
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.domain import Right
@@ -14,13 +15,49 @@ else:
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
+def add_command(
+    commands: Commands, name: str, *, summary: str, about: str, example: str
+) -> argparse.ArgumentParser:
+    """A subcommand whose help says what it is for and shows it in use."""
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=about,
+        epilog="example:\n" + "\n".join(f"  {line}" for line in example.splitlines()),
+        formatter_class=_Help,
+    )
+    # A default here would undo what was said before a verb: `key --data-dir X create`.
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        default=argparse.SUPPRESS,
+        help="where the embedded database lives",
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        default=argparse.SUPPRESS,
+        help="settings file (default: recollect.toml)",
+    )
+    return parser
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is no whole number above zero")
+    return int(text)
+
+
 def moment(text: str) -> datetime:
     """A time as a date, a timestamp, or how long from now: `90d`, `12h`."""
-    if text[-1:] in _UNITS and text[:-1].isdigit():
-        return datetime.now(UTC) + timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
     try:
+        if text[-1:] in _UNITS and text[:-1].isdecimal():
+            return datetime.now(UTC) + timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
         parsed = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
             f"`{text}` is no time: write 2027-01-31, 90d or 12h"
         ) from None
@@ -35,3 +72,12 @@ def rights(text: str) -> tuple[Right, ...]:
         raise argparse.ArgumentTypeError(
             f"`{text}`: rights are {', '.join(Right)}, separated by commas"
         ) from None
+
+
+class _Help(argparse.HelpFormatter):
+    """Wraps the description and leaves the lines of the example alone."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("example:"):
+            return "\n".join(indent + line for line in text.splitlines())
+        return super()._fill_text(text, width, indent)

@@ -264,8 +264,13 @@ def filter_of(parameters: SearchParameters | ListParameters) -> Filter:
 
 
 def wanted(user_id: str | None, types: Sequence[str] | None, tags: Sequence[str] | None) -> Filter:
-    """The filter; a row of another door without a category counts as `general` here."""
-    return Filter(subject=user_id, categories=types, uncategorised=DEFAULT_TYPE, tags=tags)
+    """The filter; a row of another door without a category counts as `general` here.
+
+    Clients send an empty list where they mean none, so that filters nothing.
+    """
+    return Filter(
+        subject=user_id, categories=types or None, uncategorised=DEFAULT_TYPE, tags=tags or None
+    )
 
 
 def split(text: str | None) -> list[str] | None:
