@@ -24,10 +24,10 @@ _VERBS = """
 _ADJECTIVES = """
     amber annual blue brittle broken bright cheap cold crowded damp dark early electric empty
     foreign fragile French frozen German green grey heavy hidden honest Italian Japanese large late
-    lazy leather light local loud magnetic monthly narrow new noisy old open orange paper patient plastic
-    polite private public purple quiet rare red remote round rusty salty shared sharp short silver
-    slow small soft Spanish spare spicy square steel strict sturdy sweet tall thin tiny vegetarian
-    violet warm weekly white wide winter wooden yellow
+    lazy leather light local loud magnetic monthly narrow new noisy old open orange paper patient
+    plastic polite private public purple quiet rare red remote round rusty salty shared sharp short
+    silver slow small soft Spanish spare spicy square steel strict sturdy sweet tall thin tiny
+    vegetarian violet warm weekly white wide winter wooden yellow
 """.split()  # noqa: SIM905 - readable as words
 _THINGS = """
     account airport apartment archive bakery balcony bicycle bill blanket bookshelf bottle branch

@@ -12,9 +12,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -33,7 +34,7 @@ _SAID_LINES = 4
 
 
 class CannotCopy(Failure):
-    """A dump or its loading failed; the message says why. It is for the terminal, so names paths."""
+    """A dump or its loading failed. The message is for the terminal: it names paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,9 @@ def tool_version(bin_dir: Path) -> str | None:
 
 def restore_tools(known: Path | None, setting: Path | None) -> Path:
     """The directory of the newest `pg_restore` there is; it only reads files."""
-    found = {each: tool_version(each) for each in ([known] if known else _tool_directories(setting))}
+    found = {
+        each: tool_version(each) for each in ([known] if known else _tool_directories(setting))
+    }
     versions = {each: [int(n) for n in told.split(".")] for each, told in found.items() if told}
     if not versions:
         raise CannotCopy(
@@ -109,7 +112,7 @@ def restore_tools(known: Path | None, setting: Path | None) -> Path:
 
 async def dump(snapshot: Snapshot, tools: Path, *, compress: bool) -> AsyncIterator[bytes]:
     """The database as an archive in `pg_dump`'s custom format, piece by piece."""
-    given = conninfo_to_dict(snapshot.url)
+    given: dict[str, Any] = {**conninfo_to_dict(snapshot.url)}
     password = given.pop("password", None)
     # Under a single role that owns the tables, row-level security would hide every row. The
     # policies let this setting pass; the counts of the snapshot show whether they did.
@@ -236,10 +239,8 @@ def _tool_directories(setting: Path | None) -> list[Path]:
     if setting is not None:
         return [setting]
     found: list[Path] = []
-    try:
+    with suppress(CannotStart):  # with an external database there need not be any
         found.append(find_binaries(None))
-    except CannotStart:
-        pass  # with an external database there need not be any
     on_path = shutil.which("pg_dump")
     return [*found, *([Path(on_path).parent] if on_path else [])]
 

@@ -366,6 +366,26 @@ async def test_a_changed_text_is_found_by_its_new_words_and_not_by_its_old_ones(
     assert await found(engine, caller, "marathons") == ["Ben runs marathons"]
 
 
+async def test_a_changed_text_keeps_its_old_vector_until_the_new_one_is_there(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    saved = await save(engine, caller, Save("Ada takes her tea without milk"))
+    embedder.is_down = True
+    changed = await change(
+        engine, caller, Ref(id=saved.memory.id), Change(content="Ada drinks coffee")
+    )
+    embedder.is_down = False
+
+    meanwhile = await found(engine, caller, "Ada takes her tea without milk", 0.9)
+    by_words = await found(engine, caller, "drinks coffee", 0.9)
+    await Worker(engine, slots=1).run_until_empty()
+
+    assert not changed.has_vector
+    assert meanwhile == by_words == ["Ada drinks coffee"]
+    assert await found(engine, caller, "Ada takes her tea without milk", 0.9) == []
+    assert await found(engine, caller, "Ada drinks coffee", 0.9) == ["Ada drinks coffee"]
+
+
 async def test_removing_a_memory_leaves_nothing_of_it_in_any_table(
     engine: Engine, caller: Caller
 ) -> None:

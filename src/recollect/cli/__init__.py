@@ -2,15 +2,20 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+
+import psycopg
 
 from recollect import __version__
-from recollect.cli import jobs, keys, migrate, reembed, serve, work
+from recollect.cli import backup, doctor, jobs, keys, migrate, move, reembed, serve, work
+from recollect.cli.arguments import add_command
+from recollect.cli.urls import check_url
 from recollect.errors import Failure
 from recollect.logs import configure_logging
 from recollect.settings import Settings, read_settings
+from recollect.store.pool import conceal
 
 _ABOUT = """\
 Recollect: the long-term memory for every chat and agent a team runs.
@@ -20,25 +25,62 @@ Recollect: the long-term memory for every chat and agent a team runs.
   recollect doctor                    check the installation and say what to do
 
 Settings come from the environment (RECOLLECT_*, DATABASE_URL) and from recollect.toml in the
-current directory. Every command works beside a running server.
+current directory. Every command but `move` and `restore` works beside a running server.
 """
 
-_COMMANDS = (serve, work, migrate, keys, jobs, reembed)
+_COMMANDS = (serve, work, doctor, keys, backup, move, migrate, jobs, reembed)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with 0, 1 for a failure, 2 for wrong usage."""
-    parser = _parser()
-    asked = parser.parse_args(arguments)
+    asked = _parser().parse_args(arguments)
+    settings: Settings | None = None
     try:
-        settings = read_settings(file=asked.config, overrides=_overrides(asked))
+        settings = _read_settings(asked)
         configure_logging(settings.log_level, settings.log_format)
-        sys.exit(asyncio.run(asked.run(settings, asked)))
+        code = asyncio.run(asked.run(settings, asked))
+        sys.stdout.flush()
     except Failure as failure:
-        print(f"recollect: {failure.message}", file=sys.stderr)
+        if settings is None and asked.without_settings:
+            sys.exit(asked.without_settings(failure, asked))
+        _complain(failure.message + _reason(failure, settings))
+    except psycopg.Error as error:
+        _complain(
+            f"The database answers with an error: {_first_line(error)}. Ask `recollect doctor`."
+        )
+    except BrokenPipeError:
+        # Whoever read our output has gone; say nothing more, not even when Python flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    else:
+        sys.exit(code)
+
+
+def _read_settings(asked: argparse.Namespace) -> Settings:
+    settings = read_settings(file=asked.config, overrides=_overrides(asked))
+    if settings.database_url:
+        check_url("DATABASE_URL", settings.database_url)
+    return settings
+
+
+def _complain(message: str) -> None:
+    print(f"recollect: {message}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _reason(failure: Failure, settings: Settings | None) -> str:
+    """What the driver said about a database that does not answer, for whoever has to mend it."""
+    if not isinstance(failure.__cause__, psycopg.OperationalError):
+        return ""
+    url = settings.database_url if settings else None
+    where = f" `DATABASE_URL` is `{conceal(url)}`." if url else ""
+    return f" {_first_line(failure.__cause__)}.{where}"
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,24 +90,19 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"recollect {__version__}")
-    parser.set_defaults(config=None)
+    parser.set_defaults(config=None, without_settings=None)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for module in _COMMANDS:
         module.add(commands)
-    version = commands.add_parser("version", help="print the version")
+    version = add_command(
+        commands,
+        "version",
+        summary="print the version",
+        about="Print the version and nothing else.",
+        example="recollect version",
+    )
     version.set_defaults(run=_version)
-    for command in commands.choices.values():
-        _add_common(command)
     return parser
-
-
-def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="where the embedded database lives"
-    )
-    command.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings file (default: recollect.toml)"
-    )
 
 
 def _overrides(asked: argparse.Namespace) -> dict[str, object]:

@@ -84,12 +84,12 @@ async def run_backup(settings: Settings, asked: argparse.Namespace) -> int:
             rows = await _count(snapshot)
             _say(f"backing up {spoken(rows)}")
             await _copy(snapshot, tools, file)
-        manifest = await _manifest(snapshot, rows, file)
+            manifest = await _manifest(snapshot, rows, file)
         _say("checking the file")
         if await count_dumped(file.read(), tools, snapshot.schema) != rows:
             raise CannotCopy("The dump does not hold every row of the database. Nothing was kept.")
         file.finish(manifest, replace=asked.force)
-    _say(f"{goal}: {goal.stat().st_size:,} bytes, {spoken(rows)}")
+    _say(f"{file.dump_bytes:,} bytes, {spoken(rows)}")
     print(goal)
     return 0
 

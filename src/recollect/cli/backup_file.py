@@ -48,7 +48,7 @@ class Writing:
         self.part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
         self.dump_bytes = 0
         self._digest = hashlib.sha256()
-        self._file = open(  # noqa: SIM115, PTH123 - closed by __exit__; the opener sets the mode
+        self._file = open(  # noqa: SIM115 - closed by __exit__; the opener sets the mode
             self.part, "xb+", opener=lambda path, flags: os.open(path, flags, 0o600)
         )
         self._file.write(bytes(_BLOCK))  # the header comes when the size is known

@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from recollect.cli.arguments import Commands, moment, rights
+from recollect.cli.arguments import Commands, add_command, moment, rights
 from recollect.compose import open_database, open_engine
 from recollect.engine.core import Engine
 from recollect.engine.keys import ALL_RIGHTS, create_key, list_keys, move_in, revoke_key
@@ -15,13 +15,23 @@ from recollect.store.migrate import migrate
 
 def add(commands: Commands) -> None:
     """Add the arguments of `key`."""
-    parser = commands.add_parser("key", help="create, list and revoke API keys")
+    parser = add_command(
+        commands,
+        "key",
+        summary="create, list and revoke API keys",
+        about="Create, list and revoke API keys. What changes here holds at once in every server.",
+        example="recollect key create --name laptop\nrecollect key list\n"
+        "recollect key revoke laptop",
+    )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
-    create = verbs.add_parser(
+    create = add_command(
+        verbs,
         "create",
-        help="make a key",
-        description="Make a key and print it, and nothing else, on standard output. "
+        summary="make a key",
+        about="Make a key and print it, and nothing else, on standard output. "
         "It cannot be shown again.",
+        example="recollect key create --name laptop\n"
+        "recollect key create --name dashboard --rights read --expires 90d",
     )
     create.add_argument("--name", default="", help="a label to find it by")
     create.add_argument("--workspace", help="name or id of a workspace (default: the default one)")
@@ -34,8 +44,21 @@ def add(commands: Commands) -> None:
     )
     create.add_argument("--expires", type=moment, metavar="WHEN", help="2027-01-31, 90d or 12h")
     create.set_defaults(run=_create)
-    verbs.add_parser("list", help="show every key, without its text").set_defaults(run=_list)
-    revoke = verbs.add_parser("revoke", help="end a key, at once and everywhere")
+    show = add_command(
+        verbs,
+        "list",
+        summary="show every key, without its text",
+        about="Show every key by its beginning and end, its rights, and when it was last used.",
+        example="recollect key list",
+    )
+    show.set_defaults(run=_list)
+    revoke = add_command(
+        verbs,
+        "revoke",
+        summary="end a key, at once and everywhere",
+        about="End every key of that id, name or shown beginning, at once and everywhere.",
+        example="recollect key revoke laptop\nrecollect key revoke rk_850bf72b",
+    )
     revoke.add_argument("key", help="its id, its name or its shown beginning (rk_...)")
     revoke.set_defaults(run=_revoke)
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from recollect.cli.arguments import Commands
+from recollect.cli.arguments import Commands, add_command
 from recollect.compose import open_database
 from recollect.settings import Settings
 from recollect.store.migrate import migrate
@@ -10,11 +10,13 @@ from recollect.store.migrate import migrate
 
 def add(commands: Commands) -> None:
     """Add the arguments of `migrate`."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "migrate",
-        help="bring the database to this release's schema",
-        description="Apply the migrations the database lacks. `serve` and `work` do this "
+        summary="bring the database to this release's schema",
+        about="Apply the migrations the database lacks. `serve` and `work` do this "
         "themselves; several at once wait for one another.",
+        example="recollect migrate",
     )
     parser.set_defaults(run=run)
 

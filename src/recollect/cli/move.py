@@ -1,9 +1,11 @@
 """`recollect move`: from the house as it is to an empty external PostgreSQL."""
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Mapping
 from functools import partial
+from time import monotonic
 
 from psycopg.conninfo import conninfo_to_dict
 
@@ -15,6 +17,8 @@ from recollect.dumps import CannotCopy, dump, find_tools, load, make_ready, open
 from recollect.settings import Settings
 from recollect.store import catalogue
 from recollect.store.pool import Db, conceal
+
+_LINGER_SECONDS = 2.0  # a connection that was closed is still listed for a moment
 
 
 def add(commands: Commands) -> None:
@@ -43,8 +47,9 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
         raise CannotCopy("That is the database in use already.")
     refuse_absent(settings)
     async with open_database(settings, exclusive=True) as source:
-        async with open_snapshot(source.admin_url or source.url) as snapshot:
-            await _refuse_company(snapshot.db)
+        url = source.admin_url or source.url
+        await _refuse_company(url)
+        async with open_snapshot(url) as snapshot:
             tools = find_tools(source.bin_dir, settings.postgres_bin, snapshot)
             names = await tables_of(snapshot)
             rows = await catalogue.count_rows(snapshot.db, names)
@@ -73,13 +78,16 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
     return 0
 
 
-async def _refuse_company(db: Db) -> None:
-    others = await catalogue.other_connections(db)
-    if others:
-        raise CannotCopy(
-            f"{others} other connections are using this database. Stop every `recollect serve`, "
-            "`recollect work` and pooler on it first: what they wrote after the copy would be lost."
-        )
+async def _refuse_company(url: str) -> None:
+    async with await catalogue.connect(url) as db:
+        end = monotonic() + _LINGER_SECONDS
+        while others := await catalogue.other_connections(db):
+            if monotonic() > end:
+                raise CannotCopy(
+                    f"{others} other connections use this database. Stop every `recollect serve`, "
+                    "`recollect work` and pooler on it: what they write after the copy is lost."
+                )
+            await asyncio.sleep(_LINGER_SECONDS / 20)
 
 
 async def _make_room(db: Db, *, names: list[str], schema: str, vector_schema: str) -> None:

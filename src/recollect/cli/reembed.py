@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 
-from recollect.cli.arguments import Commands
+from recollect.cli.arguments import Commands, add_command
 from recollect.compose import open_database, open_engine
 from recollect.engine.core import Engine
 from recollect.engine.maintain import survey
@@ -18,12 +18,15 @@ _LOOK_SECONDS = 1.0
 
 def add(commands: Commands) -> None:
     """Add the arguments of `reembed`."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "reembed",
-        help="move every memory to the configured embedding model",
-        description="Start a new generation of vectors where the configured model is another "
+        summary="move every memory to the configured embedding model",
+        about="Start a new generation of vectors where the configured model is another "
         "than the one in use, fill it, and switch when it is complete. Recall goes on answering "
         "from the old one until then. Safe to stop and to run again.",
+        example="RECOLLECT_EMBEDDING_URL=http://127.0.0.1:11434/v1 \\\n"
+        "RECOLLECT_EMBEDDING_MODEL=bge-m3 recollect reembed",
     )
     parser.set_defaults(run=run)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from recollect.cli.arguments import Commands
+from recollect.cli.arguments import Commands, add_command
 from recollect.compose import data_dir, open_database, open_engine
 from recollect.engine.core import Engine
 from recollect.engine.keys import Admin, NewKey, create_key, move_in
@@ -25,12 +25,15 @@ _LEAVE_SECONDS = 10
 
 def add(commands: Commands) -> None:
     """Add the arguments of `serve`."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "serve",
-        help="start the server, its database and its workers",
-        description="Serve on 127.0.0.1:8484 with an embedded PostgreSQL, the built-in embedder "
+        summary="start the server, its database and its workers",
+        about="Serve on 127.0.0.1:8484 with an embedded PostgreSQL, the built-in embedder "
         "and workers in this process. With DATABASE_URL set, that PostgreSQL is used instead and "
-        "any number of servers may run beside each other.",
+        "any number of servers may run beside each other. The first run prints a sign-in and a "
+        "key, once.",
+        example="recollect serve\nrecollect serve --port 9000 --data-dir /srv/recollect",
     )
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (default 8484)")

@@ -16,7 +16,7 @@ def check_url(name: str, url: str) -> None:
         conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         # What the driver says may hold the whole address, password and all.
-        said = str(error).split(':', 1)[0].strip()
+        said = str(error).split(":", 1)[0].strip()
         raise Invalid(
             f"`{name}` cannot be read: {said}. "
             "It looks like `postgresql://user:password@host:5432/database`."

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import signal
 
-from recollect.cli.arguments import Commands
+from recollect.cli.arguments import Commands, add_command, positive
 from recollect.compose import open_database, open_engine
 from recollect.settings import Settings
 from recollect.store import jobs
@@ -15,13 +15,15 @@ from recollect.worker import Worker
 
 def add(commands: Commands) -> None:
     """Add the arguments of `work`."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "work",
-        help="run workers without a server",
-        description="Run background jobs until stopped. Several may run at once; no job is done "
+        summary="run workers without a server",
+        about="Run background jobs until stopped. Several may run at once; no job is done "
         "twice. With --once, do what is due and end.",
+        example="recollect work --slots 8\nrecollect work --once",
     )
-    parser.add_argument("--slots", type=int, default=4, help="jobs to run at once (default 4)")
+    parser.add_argument("--slots", type=positive, default=4, help="jobs to run at once (default 4)")
     parser.add_argument("--once", action="store_true", help="do every job that is due, then end")
     parser.set_defaults(run=run)
 
@@ -31,7 +33,7 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
     async with open_database(settings) as database:
         await migrate(database.url)
         async with open_engine(settings, database) as engine:
-            worker = Worker(engine, slots=max(1, asked.slots))
+            worker = Worker(engine, slots=asked.slots)
             if asked.once:
                 print(f"{await worker.run_until_empty()} jobs done")
                 return 0

@@ -97,10 +97,10 @@ class Front:
         structlog.contextvars.bind_contextvars(request=visit.request_id)
         began = perf_counter()
         try:
-            if door is None:
-                await self._rest(scope, receive, visit.send)
-            else:
+            if door:
                 await self._admit(door, visit, receive)
+            else:
+                await self._show_around(visit, receive)
         finally:
             took = perf_counter() - began
             name = door.name if door else "house"
@@ -113,6 +113,12 @@ class Front:
                 took_ms=round(took * 1000, 1),
             )
             structlog.contextvars.clear_contextvars()
+
+    async def _show_around(self, visit: "_Visit", receive: Receive) -> None:
+        try:
+            await self._rest(visit.scope, receive, visit.send)
+        except Exception as error:  # noqa: BLE001 - answered there; the server would print it all
+            _log.error("request.failed", kind=type(error).__name__, at=frames(error))
 
     async def _admit(self, door: Door, visit: "_Visit", receive: Receive) -> None:
         try:

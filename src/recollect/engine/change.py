@@ -18,7 +18,7 @@ from recollect.engine.save import (
 )
 from recollect.engine.words import terms
 from recollect.errors import Invalid, NotFound
-from recollect.store import memories, vectors, words
+from recollect.store import memories, words
 from recollect.store.pool import Db
 
 
@@ -107,7 +107,6 @@ async def change(engine: Engine, caller: Caller, ref: Ref, ask: Change) -> Memor
             await words.remove(db, caller.workspace_id, [after.id])
             await words.insert(db, caller.workspace_id, after.id, terms(indexed_text(after)))
         if after.content != before.content:
-            await vectors.remove(db, caller.workspace_id, after.id)
             after = await attach_vector(engine, db, after, embedded)
         await engine.note(
             db,

@@ -202,7 +202,9 @@ async def _embed_batch(
         return
     if any(len(vector) != target.dimension for vector in found):
         raise Unavailable("embedder")  # swapped under our hands; the next run finds out
-    embedded = [(each.id, each.version, vector) for each, vector in zip(batch, found, strict=True)]
+    embedded = [
+        (each.id, each.content_version, vector) for each, vector in zip(batch, found, strict=True)
+    ]
     async with engine.pool.writing(workspace_id) as db:
         await vectors.insert_unchanged(db, workspace_id, target.number, embedded)
 

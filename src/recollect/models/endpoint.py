@@ -235,7 +235,7 @@ def identity_of(url: httpx2.URL, model: str) -> Identity:
 
 
 def embeddings_url(base: str) -> httpx2.URL:
-    """Where to post texts, from the base URL as operators write it; raise `Invalid` if it is none."""
+    """Where to post texts, from the base URL as operators write it; raise `Invalid` on nonsense."""
     try:
         url = httpx2.URL(base)
     except httpx2.InvalidURL:

@@ -244,7 +244,7 @@ _WITHOUT_VECTOR = """
 
 
 async def without_vector(db: Db) -> tuple[int, int]:
-    """Of the live memories that want a vector, how many have none that serves; and how many want."""
+    """How many live memories lack a vector that serves, and how many want one."""
     row = await (await db.execute(_WITHOUT_VECTOR)).fetchone()
     assert row
     return row[0], row[1]

@@ -129,18 +129,18 @@ class Lacking:
 
     id: MemoryId
     content: str
-    version: int
+    content_version: int
 
 
 _LACKING = """
-    SELECT m.id, m.content, m.version
+    SELECT m.id, m.content, m.content_version
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.wants_vector AND NOT m.vector_refused
         AND m.deleted_at IS NULL AND m.id > %(after)s
         AND NOT EXISTS (
             SELECT FROM memory_vector v
-            WHERE v.workspace_id = m.workspace_id AND v.memory_id = m.id
-                AND v.generation = %(generation)s
+            WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
+                AND v.generation = %(generation)s AND v.content_version = m.content_version
         )
     ORDER BY m.id
     LIMIT %(limit)s
@@ -150,7 +150,7 @@ _LACKING = """
 async def lacking(
     db: Db, workspace_id: WorkspaceId, generation: int, *, after: UUID, limit: int
 ) -> list[Lacking]:
-    """Memories without a vector in this generation, by id, from just behind a given one on."""
+    """Memories without a vector of their present text, by id, from just behind a given one on."""
     async with db.cursor(row_factory=class_row(Lacking)) as cursor:
         await cursor.execute(
             _LACKING,
@@ -247,7 +247,8 @@ class Progress:
 _PROGRESS = """
     SELECT g.workspace_id, g.number, g.model, g.state,
         (SELECT count(*) FROM memory_vector v
-         WHERE v.workspace_id = g.workspace_id AND v.generation = g.number) AS filled,
+         WHERE v.workspace_id = g.workspace_id AND v.generation = g.number
+            AND v.deleted_at IS NULL) AS filled,
         (SELECT count(*) FROM memory m
          WHERE m.workspace_id = g.workspace_id AND m.wants_vector AND NOT m.vector_refused
             AND m.deleted_at IS NULL) AS wanted

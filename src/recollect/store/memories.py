@@ -23,8 +23,8 @@ from recollect.domain import (
 from recollect.store.pool import Db
 
 # Everything a `Memory` has, where the statement names its workspace as %(workspace_id)s: a constant
-# there lets the planner look at one partition instead of planning for all. `has_vector` speaks of any generation: the one that serves, or, while
-# a new model moves in, the one that still does.
+# there lets the planner look at one partition instead of planning for all. `has_vector` speaks of
+# any generation: the one that serves, or, while a new model moves in, the one that still does.
 COLUMNS = """
     m.id, m.code, m.workspace_id, m.org_id, m.user_id, m.thread_id, t.code AS thread_code,
     m.subject, m.content, m.summary, m.key, m.category, m.kind, m.tags, m.metadata, m.importance,
@@ -35,6 +35,7 @@ COLUMNS = """
     EXISTS (
         SELECT FROM memory_vector v
         WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
+            AND v.content_version = m.content_version
     ) AS has_vector
 """
 _WITH_THREAD = """
@@ -207,7 +208,8 @@ _UPDATE = """
         importance_base = %(importance_base)s, pinned = %(pinned)s, expires_at = %(expires_at)s,
         valid_from = %(valid_from)s, valid_until = %(valid_until)s, subject = %(subject)s,
         content_digest = %(content_digest)s, updated_at = %(updated_at)s, version = %(version)s,
-        vector_refused = false
+        vector_refused = vector_refused AND content = %(content)s,
+        content_version = content_version + CASE WHEN content = %(content)s THEN 0 ELSE 1 END
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s
 """
 

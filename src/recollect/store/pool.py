@@ -11,7 +11,7 @@ from pgvector.psycopg import register_vector_async
 from psycopg import sql
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from recollect.domain import WorkspaceId
 from recollect.errors import Unavailable
@@ -94,7 +94,7 @@ class Pool:
         for _ in range(self._pool.max_size + 1):
             try:
                 connection = await self._pool.getconn()
-            except PoolTimeout as error:
+            except (PoolTimeout, PoolClosed) as error:
                 raise Unavailable("database") from error
             try:
                 await connection.execute(begin)

@@ -19,16 +19,20 @@ _COPIED = """
 """
 _INTO = """
     INSERT INTO memory_vector (
-        workspace_id, memory_id, generation, embedding, thread_id, subject, category, tags, pinned,
-        expires_at, valid_until, deleted_at
+        workspace_id, memory_id, generation, content_version, embedding, thread_id, subject,
+        category, tags, pinned, expires_at, valid_until, deleted_at
     )
+"""
+_REPLACE = """
+    ON CONFLICT (workspace_id, memory_id, generation)
+    DO UPDATE SET embedding = EXCLUDED.embedding, content_version = EXCLUDED.content_version
 """
 _INSERT = f"""
     {_INTO}
-    SELECT m.workspace_id, m.id, %(generation)s, %(embedding)s, {_COPIED}
+    SELECT m.workspace_id, m.id, %(generation)s, m.content_version, %(embedding)s, {_COPIED}
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.id = %(memory_id)s
-    ON CONFLICT (workspace_id, memory_id, generation) DO UPDATE SET embedding = EXCLUDED.embedding
+    {_REPLACE}
 """
 
 
@@ -54,12 +58,12 @@ async def insert(
 # The row is taken only if it still says what was embedded; the lock waits for a change under way.
 _INSERT_UNCHANGED = f"""
     {_INTO}
-    SELECT m.workspace_id, m.id, %(generation)s, %(embedding)s, {_COPIED}
+    SELECT m.workspace_id, m.id, %(generation)s, m.content_version, %(embedding)s, {_COPIED}
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.id = %(memory_id)s
-        AND m.version = %(version)s AND m.deleted_at IS NULL
+        AND m.content_version = %(content_version)s AND m.deleted_at IS NULL
     FOR SHARE
-    ON CONFLICT (workspace_id, memory_id, generation) DO NOTHING
+    {_REPLACE}
 """
 
 
@@ -69,7 +73,7 @@ async def insert_unchanged(
     generation: int,
     embedded: Sequence[tuple[MemoryId, int, NDArray[np.float32]]],
 ) -> None:
-    """Store vectors made earlier for (memory, version), leaving out memories changed since."""
+    """Store vectors made of (memory, version of its content); a content changed since is left."""
     async with db.cursor() as cursor:
         await cursor.executemany(
             _INSERT_UNCHANGED,
@@ -79,22 +83,11 @@ async def insert_unchanged(
                     "memory_id": memory_id,
                     "generation": generation,
                     "embedding": HalfVector(vector),
-                    "version": version,
+                    "content_version": version,
                 }
                 for memory_id, version, vector in embedded
             ],
         )
-
-
-_REMOVE = """
-    DELETE FROM memory_vector
-    WHERE workspace_id = %(workspace_id)s AND memory_id = %(memory_id)s
-"""
-
-
-async def remove(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> None:
-    """Take a memory's vectors out of every generation."""
-    await db.execute(_REMOVE, {"workspace_id": workspace_id, "memory_id": memory_id})
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,8 @@ _SEARCH = f"""
             AND (NOT %(without_vector_only)s OR NOT EXISTS (
                 SELECT FROM memory_vector v
                 WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
-                    AND v.generation = %(generation)s))
+                    AND v.generation = %(generation)s
+                    AND v.content_version = m.content_version))
         LIMIT 1
     ) AS found
     ORDER BY scored.score DESC, found.importance DESC, found.created_at DESC, found.id

@@ -35,7 +35,7 @@ from recollect.engine.threads import (
     roll_back,
     state_history,
 )
-from recollect.errors import Invalid, NotFound
+from recollect.errors import Failure, Invalid, NotFound
 
 PREFIXES = ("/v1/memory", "/v1/memories", "/v1/sessions", "/v1/traces")
 
@@ -335,7 +335,7 @@ async def list_traces(
         action=parameters.action,
         created_after=parameters.created_after,
         created_before=parameters.created_before,
-        after=None if after is None else _trace_id(after, Invalid("`starting_after` is no id.")),
+        after=None if after is None else _trace_id(after, wire.no_cursor()),
     )
     found, has_more = await list_events(engine, caller, ask)
     return wire.TraceList(**_page(found, wire.from_event, has_more=has_more))
@@ -348,7 +348,7 @@ async def get_trace(engine: EngineOf, caller: CallerOf, trace_id: str) -> wire.T
     return wire.from_event(await get_event(engine, caller, event_id))
 
 
-def _trace_id(text: str, otherwise: Exception) -> UUID:
+def _trace_id(text: str, otherwise: Failure) -> UUID:
     try:
         return UUID(text.removeprefix("trace_"))
     except ValueError:

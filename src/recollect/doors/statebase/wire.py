@@ -314,8 +314,13 @@ def cursor(text: str | None, *prefixes: str) -> Ref | None:
         return None
     ref = parse_ref(text, *prefixes)
     if ref is None:
-        raise Invalid("`starting_after` is no id.", field="starting_after")
+        raise no_cursor()
     return ref
+
+
+def no_cursor() -> Invalid:
+    """What to say of a `starting_after` that can be no id."""
+    return Invalid("`starting_after` is no id.", field="starting_after")
 
 
 def from_memory(memory: Memory) -> MemoryObject:

@@ -142,6 +142,8 @@ CREATE TABLE memory (
     deleted_at timestamptz,
     delete_reason text,
     version integer NOT NULL DEFAULT 1,
+    -- Counts changes of the content alone: a vector made of an earlier one is stale.
+    content_version integer NOT NULL DEFAULT 1,
     PRIMARY KEY (workspace_id, id)
 );
 -- The first twelve letters are an address of their own (one id, every spelling).
@@ -178,6 +180,8 @@ CREATE TABLE memory_vector (
     workspace_id uuid NOT NULL,
     memory_id uuid NOT NULL,
     generation integer NOT NULL,
+    -- Of which version of the content. A stale vector serves until the new one is there.
+    content_version integer NOT NULL,
     embedding halfvec NOT NULL,
     thread_id uuid,
     subject text,

@@ -1,0 +1,37 @@
+"""`docs/configuration.md` lists every setting there is, as `settings.py` describes it."""
+
+import dataclasses
+from typing import Any
+
+from recollect.settings import PREFIX, documented
+from tests.support.documents import PROJECT
+
+
+def test_the_table_is_that_of_the_settings() -> None:
+    text = (PROJECT / "docs" / "configuration.md").read_text("utf-8")
+    rows = [_cells(line) for line in text.splitlines() if line.startswith("| `")]
+
+    written = [row for row in rows if len(row) == 4]
+
+    assert written == [
+        [f"`{name}`", _variable(name), _default(default), about]
+        for name, about, default in documented()
+    ]
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def _variable(name: str) -> str:
+    return "file only" if name == "embedders" else f"`{PREFIX}{name.upper()}`"
+
+
+def _default(default: Any) -> str:
+    match default:
+        case None | dataclasses.MISSING:
+            return "not set"
+        case bool():
+            return f"`{str(default).lower()}`"
+        case _:
+            return f"`{default}`"

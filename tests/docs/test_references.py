@@ -1,0 +1,114 @@
+"""Whatever the documents name is there: files, headings, make targets, commands, benchmarks."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from recollect.cli import main
+from tests.support.documents import PROJECT, Document, documents
+
+DOCUMENTS = documents()
+each_document = pytest.mark.parametrize(
+    "document", DOCUMENTS, ids=[document.name for document in DOCUMENTS]
+)
+
+_MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
+_TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+_COMMAND = re.compile(r"\brecollect ([a-z]+)(?: ([a-z]+)(?=[\s`]|$))?")
+_OPTION = re.compile(r"(?<=\s)--[a-z-]+")
+_MODULE = re.compile(r"\bpython -m ((?:bench|tests)(?:\.\w+)+)")
+
+
+@each_document
+def test_every_link_leads_somewhere(document: Document) -> None:
+    broken = [link for link in document.links if not _resolves(document, link)]
+
+    assert broken == []
+
+
+@each_document
+def test_every_make_target_exists(document: Document) -> None:
+    targets = set(_TARGET.findall((PROJECT / "Makefile").read_text("utf-8")))
+
+    named = {found for code in document.code for found in _MAKE.findall(code)}
+
+    assert named - targets == set()
+
+
+@each_document
+def test_every_command_and_option_exists(
+    document: Document, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for code in document.code:
+        for match in _COMMAND.finditer(code):
+            words = [word for word in match.groups() if word]
+            with pytest.raises(SystemExit) as ended:
+                main([*words, "--help"])
+            printed = capsys.readouterr()
+            assert ended.value.code == 0, f"`{code}`: {printed.err}"
+            options = _OPTION.findall(code[match.end() :])
+            assert [option for option in options if option not in printed.out] == [], code
+
+
+@each_document
+def test_every_module_to_be_run_exists(document: Document) -> None:
+    named = {found for code in document.code for found in _MODULE.findall(code)}
+
+    assert [name for name in named if not _is_module(name)] == []
+
+
+def test_tracked_files_say_nothing_of_the_machine_they_were_written_on() -> None:
+    if not (PROJECT / ".git").exists():
+        pytest.skip("not a clone")
+    machine = re.compile(r"(?<![\w.])/(?:work|root|Users)/\w")
+
+    told = [
+        f"{path}: {line.strip()[:100]}"
+        for path in _tracked()
+        for line in _lines(path)
+    ]
+
+    assert told == []
+
+
+def test_packages_come_from_the_public_index_alone() -> None:
+    lock = (PROJECT / "uv.lock").read_text("utf-8")
+    hosts = set(re.findall(r"https?://([^/\"]+)", lock))
+
+    assert hosts == {"pypi.org", "files.pythonhosted.org"}
+
+
+def _resolves(document: Document, link: str) -> bool:
+    if re.match(r"[a-z]+:", link):
+        return True
+    name, _, anchor = link.partition("#")
+    target = document.path.parent / name if name else document.path
+    if not target.exists():
+        return False
+    if not anchor:
+        return True
+    return anchor in Document(target, target.read_text("utf-8")).anchors
+
+
+def _is_module(name: str) -> bool:
+    return PROJECT.joinpath(*name.split(".")).with_suffix(".py").exists()
+
+
+def _tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [PROJECT / name for name in listed.stdout.split("\0") if name]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8").splitlines()
+    except (UnicodeDecodeError, FileNotFoundError):
+        return []
