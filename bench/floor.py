@@ -52,8 +52,10 @@ _SAVE = """
         FROM unnest(%(terms)s::text[], %(frequencies)s::integer[]) AS entry (term, frequency)
     )
     INSERT INTO memory_vector (
-        workspace_id, memory_id, generation, embedding, category, tags, pinned
-    ) VALUES (%(workspace_id)s, %(id)s, %(generation)s, %(vector)s, 'general', '{}', false)
+        workspace_id, memory_id, generation, content_version, embedding, category, tags, pinned
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(generation)s, 1, %(vector)s, 'general', '{}', false
+    )
 """
 
 

@@ -181,6 +181,18 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """At which time things are looked at: now, then, or all that was ever held true."""
+
+    as_of: datetime | None = None
+    is_history: bool = False
+
+
+CURRENT = View()
+HISTORY = View(is_history=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Which memories are meant; None leaves that side open, an empty sequence matches nothing."""
 
@@ -189,8 +201,39 @@ class Filter:
     categories: Sequence[str] | None = None
     # What a row without a category counts as, in the words of the door that asks.
     uncategorised: str | None = None
+    # A row whose category names no kind counts as a fact.
+    kinds: Sequence[str] | None = None
     tags: Sequence[str] | None = None
     pinned: bool | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it leaves every side open."""
+        return self == Filter(uncategorised=self.uncategorised)
+
+
+class Relation(StrEnum):
+    """How one memory stands to another; read from source to target."""
+
+    RELATED_TO = "related_to"
+    UPDATES = "updates"
+    CONTRADICTS = "contradicts"
+    CAUSED_BY = "caused_by"
+    RESULT_OF = "result_of"
+    PART_OF = "part_of"
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """A typed, weighted link between two memories; one per source, target and relation."""
+
+    id: UUID
+    source_id: MemoryId
+    target_id: MemoryId
+    relation: Relation
+    weight: float
+    is_authored: bool
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,15 @@ async def test_R208_every_spelling_of_an_id_finds_the_memory(
 
 @pytest.mark.parametrize(
     "memory_id",
-    ["mem_aaaaaaaaaaaa", "00000000-0000-0000-0000-000000000000", "nonsense", "mem_", "日本", "%20", "search"],
+    [
+        "mem_aaaaaaaaaaaa",
+        "00000000-0000-0000-0000-000000000000",
+        "nonsense",
+        "mem_",
+        "日本",
+        "%20",
+        "search",
+    ],
 )
 async def test_R209_R225_an_unknown_id_is_not_found(visitor: Visitor, memory_id: str) -> None:
     kept = await remember(visitor.http, "Ada lives in London")
@@ -349,9 +357,7 @@ async def test_R220_a_limit_is_a_whole_number_from_one(visitor: Visitor, limit: 
     assert complaint(answer) == (400, "invalid_request", "limit")
 
 
-async def test_R221_a_walk_by_twenty_sees_each_of_45_once(
-    visitor: Visitor, clock: Clock
-) -> None:
+async def test_R221_a_walk_by_twenty_sees_each_of_45_once(visitor: Visitor, clock: Clock) -> None:
     session = await open_session(visitor.http)
     made: list[str] = []
     for n in range(45):  # many of them at the same instant
@@ -362,7 +368,10 @@ async def test_R221_a_walk_by_twenty_sees_each_of_45_once(
     more, after = True, {}
     while more:
         page = (await visitor.http.get("/v1/memory", params=after)).json()
-        assert [page["first_id"], page["last_id"]] == [page["data"][0]["id"], page["data"][-1]["id"]]
+        assert [page["first_id"], page["last_id"]] == [
+            page["data"][0]["id"],
+            page["data"][-1]["id"],
+        ]
         pages.append([each["id"] for each in page["data"]])
         more, after = page["has_more"], {"starting_after": page["last_id"]}
         await remember(visitor.http, "a newcomer", session, embed=False)

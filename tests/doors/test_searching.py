@@ -98,7 +98,12 @@ async def test_R199_a_type_narrows_a_search(visitor: Visitor) -> None:
 
 
 async def test_R200_any_of_the_tags_is_enough(visitor: Visitor) -> None:
-    for text, tags in [("a 0.9", ["a"]), ("b 0.85", ["b"]), ("c 0.8", ["a", "b"]), ("d 0.75", ["c"])]:
+    for text, tags in [
+        ("a 0.9", ["a"]),
+        ("b 0.85", ["b"]),
+        ("c 0.8", ["a", "b"]),
+        ("d 0.75", ["c"]),
+    ]:
         await remember(visitor.http, text, tags=tags)
     await remember(visitor.http, "e 0.95")
 
@@ -131,7 +136,14 @@ async def test_R202_ten_results_unless_asked_and_never_more_than_fifty(visitor: 
 
     counts = [
         len(await search(visitor.http, ASKED, **given))
-        for given in ({}, {"limit": None}, {"limit": 1}, {"limit": 50}, {"limit": 51}, {"limit": 9999})
+        for given in (
+            {},
+            {"limit": None},
+            {"limit": 1},
+            {"limit": 50},
+            {"limit": 51},
+            {"limit": 9999},
+        )
     ]
 
     assert counts == [10, 10, 1, 50, 50, 50]
@@ -154,9 +166,7 @@ async def test_R203_the_threshold_is_0_7_unless_given(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, "0.5", True, [], -1, 2])
-async def test_R204_a_threshold_outside_0_to_1_is_refused(
-    visitor: Visitor, threshold: Any
-) -> None:
+async def test_R204_a_threshold_outside_0_to_1_is_refused(visitor: Visitor, threshold: Any) -> None:
     answer = await visitor.http.post(
         "/v1/memory/search", json={"query": ASKED, "threshold": threshold}
     )
@@ -166,7 +176,12 @@ async def test_R204_a_threshold_outside_0_to_1_is_refused(
 
 @pytest.mark.parametrize(
     ("threshold", "expected"),
-    [(0.0, ["a 1.0", "b 0.5", "c 0.0"]), (0, ["a 1.0", "b 0.5", "c 0.0"]), (1.0, ["a 1.0"]), (1, ["a 1.0"])],
+    [
+        (0.0, ["a 1.0", "b 0.5", "c 0.0"]),
+        (0, ["a 1.0", "b 0.5", "c 0.0"]),
+        (1.0, ["a 1.0"]),
+        (1, ["a 1.0"]),
+    ],
 )
 async def test_R204_both_ends_are_thresholds(
     visitor: Visitor, threshold: float, expected: list[str]

@@ -104,9 +104,7 @@ async def test_N06_what_cannot_be_a_session_is_refused(
     assert (await visitor.http.get("/v1/sessions")).json()["data"] == []
 
 
-async def test_N07_counts_and_times_move_with_what_happens(
-    visitor: Visitor, clock: Clock
-) -> None:
+async def test_N07_counts_and_times_move_with_what_happens(visitor: Visitor, clock: Clock) -> None:
     session = await open_session(visitor.http, initial_state={"a": 1})
     address = f"/v1/sessions/{session['id']}"
     memory = await remember(visitor.http, "Ada lives in London", session)
@@ -225,7 +223,14 @@ async def test_N07_deleting_a_session_deletes_its_memories(
                     [visitor.caller.workspace_id],
                 )
             ).fetchone()
-            for table in ("thread", "thread_state", "turn", "memory", "memory_vector", "memory_terms")
+            for table in (
+                "thread",
+                "thread_state",
+                "turn",
+                "memory",
+                "memory_vector",
+                "memory_terms",
+            )
         ]
     assert left == [(1,), (1,), (0,), (1,), (1,), (1,)]
 
@@ -426,7 +431,12 @@ async def test_N09_a_version_that_never_was_is_refused(
 
 @pytest.mark.parametrize(
     ("body", "state", "version"),
-    [(None, {"n": 1}, 1), ({}, {"n": 1}, 1), ({"version": None}, {"n": 1}, 1), ({"version": 0}, {"n": 0}, 0)],
+    [
+        (None, {"n": 1}, 1),
+        ({}, {"n": 1}, 1),
+        ({"version": None}, {"n": 1}, 1),
+        ({"version": 0}, {"n": 0}, 0),
+    ],
 )
 async def test_N09_a_fork_begins_with_a_state_of_its_origin(
     visitor: Visitor,

@@ -123,9 +123,7 @@ async def test_R180_a_memory_is_flat_text(visitor: Visitor, content: Any) -> Non
     assert await listed(visitor.http) == []
 
 
-async def test_R181_R191_a_stored_memory_is_answered_whole(
-    visitor: Visitor, clock: Clock
-) -> None:
+async def test_R181_R191_a_stored_memory_is_answered_whole(visitor: Visitor, clock: Clock) -> None:
     session = await open_session(visitor.http, user_id="ada")
     body = {"session_id": session["id"], "content": "Ada lives in London"}
 

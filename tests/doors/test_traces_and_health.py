@@ -40,7 +40,9 @@ async def test_N13_every_write_leaves_one_trace_with_its_actor(
     fork = await visitor.http.post(f"{address}/fork")
     await visitor.http.delete(address)
 
-    left = [(each["session_id"], each["action"], each["details"]) for each in await traces(visitor.http)]
+    left = [
+        (each["session_id"], each["action"], each["details"]) for each in await traces(visitor.http)
+    ]
 
     def about(version: int) -> dict[str, Any]:
         found = next(
@@ -247,7 +249,9 @@ async def test_metrics_are_for_this_machine_or_for_the_metrics_key(engine: Engin
 
     without, withkey = serve(engine), serve(engine, metrics_key="let-me-see")
 
-    assert [await status(without, each) for each in ("127.0.0.1", "::1", "10.0.0.7", "testclient")] == [
+    assert [
+        await status(without, each) for each in ("127.0.0.1", "::1", "10.0.0.7", "testclient")
+    ] == [
         200,
         200,
         404,

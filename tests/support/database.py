@@ -86,9 +86,7 @@ class TestDatabases:
 
     def _create(self, name: str) -> None:
         with psycopg.connect(self._attached.admin_url, autocommit=True) as db:
-            db.execute(
-                sql.SQL("CREATE DATABASE {} OWNER recollect").format(sql.Identifier(name))
-            )
+            db.execute(sql.SQL("CREATE DATABASE {} OWNER recollect").format(sql.Identifier(name)))
         with psycopg.connect(self._attached.admin_url, dbname=name, autocommit=True) as db:
             db.execute("CREATE EXTENSION vector")
             db.execute("CREATE EXTENSION pg_trgm")

@@ -1,21 +1,20 @@
 """The `recollect` command: each subcommand is a module with `add` (its arguments) and `run`."""
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
 
 import psycopg
+import uvloop
 
 from recollect import __version__
 from recollect.cli import backup, doctor, jobs, keys, migrate, move, reembed, serve, work
 from recollect.cli.arguments import add_command
-from recollect.cli.urls import check_url
+from recollect.cli.urls import check_url, shown
 from recollect.errors import Failure
 from recollect.logs import configure_logging
 from recollect.settings import Settings, read_settings
-from recollect.store.pool import conceal
 
 _ABOUT = """\
 Recollect: the long-term memory for every chat and agent a team runs.
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         settings = _read_settings(asked)
         configure_logging(settings.log_level, settings.log_format)
-        code = asyncio.run(asked.run(settings, asked))
+        code = uvloop.run(asked.run(settings, asked))
         sys.stdout.flush()
     except Failure as failure:
         if settings is None and asked.without_settings:
@@ -75,7 +74,7 @@ def _reason(failure: Failure, settings: Settings | None) -> str:
     if not isinstance(failure.__cause__, psycopg.OperationalError):
         return ""
     url = settings.database_url if settings else None
-    where = f" `DATABASE_URL` is `{conceal(url)}`." if url else ""
+    where = f" `DATABASE_URL` is `{shown(url)}`." if url else ""
     return f" {_first_line(failure.__cause__)}.{where}"
 
 

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_command
+from recollect.cli.urls import shown
 from recollect.compose import Database, data_dir, open_database
 from recollect.domain import utc_now
 from recollect.dumps import (
@@ -34,7 +35,7 @@ from recollect.settings import PREFIX, Settings
 from recollect.store import catalogue, identity, jobs
 from recollect.store.catalogue import Facts
 from recollect.store.migrate import migrations, pending
-from recollect.store.pool import Db, conceal
+from recollect.store.pool import Db
 
 OK, WARN, FAIL = "ok", "warn", "FAIL"
 
@@ -79,9 +80,15 @@ def add(commands: Commands) -> None:
 async def run(settings: Settings, asked: argparse.Namespace) -> int:
     """Check everything, each part by itself, and report."""
     configure_logging("error", settings.log_format)  # what matters is in the report
+    file = asked.config or os.environ.get(PREFIX + "CONFIG") or "recollect.toml"
+    return _report(await examine(settings, Path(file)), asked)
+
+
+async def examine(settings: Settings, file: Path) -> list[Finding]:
+    """What every check finds, in order; never raises."""
     found = [Finding("settings", OK, "read")]
     for check, name in (
-        (_aside(_settings_file(settings, asked)), "settings file"),
+        (_aside(_settings_file(settings, file)), "settings file"),
         (_aside(_address(settings)), "address"),
         (_aside(_directory(settings)), "data directory"),
         (_aside(_disk(settings)), "disk"),
@@ -89,8 +96,7 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
         (_embedders(settings), "embedder"),
     ):
         found += await _isolated(name, check)
-    found += await _database(settings)
-    return _report(found, asked)
+    return found + await _database(settings)
 
 
 def report_settings(failure: Failure, asked: argparse.Namespace) -> int:
@@ -137,8 +143,7 @@ def _said(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _settings_file(settings: Settings, asked: argparse.Namespace) -> Iterator[Finding]:
-    path = Path(asked.config or os.environ.get(PREFIX + "CONFIG") or "recollect.toml")
+def _settings_file(settings: Settings, path: Path) -> Iterator[Finding]:
     if not path.exists():
         return
     secrets = (settings.database_url, settings.embedding_key, settings.metrics_key)
@@ -278,7 +283,7 @@ async def _database(settings: Settings) -> list[Finding]:
             facts = await catalogue.facts(db)
         except Exception as error:  # noqa: BLE001 - no database is a finding
             return [Finding("database", FAIL, _said(error), _hint(settings))]
-        where = conceal(settings.database_url) if settings.database_url else "embedded"
+        where = shown(settings.database_url) if settings.database_url else "embedded"
         found = [Finding("database", OK, f"{where} answers in {took:.0f} ms")]
         for check, name in (
             (_aside(_versions(facts)), "versions"),
@@ -302,7 +307,7 @@ async def _database(settings: Settings) -> list[Finding]:
 
 def _hint(settings: Settings) -> str:
     if settings.database_url:
-        return f"check that `DATABASE_URL` ({conceal(settings.database_url)}) is right"
+        return f"check that `DATABASE_URL` ({shown(settings.database_url)}) is right"
     return f"its log is {data_dir(settings) / 'postgres.log'}"
 
 

@@ -97,7 +97,7 @@ async def _list(settings: Settings, _: argparse.Namespace) -> int:
         state = "revoked" if key.revoked_at else "expired" if is_over else "good"
         used = f"{key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never"
         print(
-            f"{key.prefix + '..' + key.last_four:<22}{key.name:<20}{','.join(key.rights):<28}"
+            f"{key.prefix + '..' + key.last_four:<22}{key.name:<18}  {','.join(key.rights):<28}"
             f"{state:<10}{used:<18}{key.created_at:%Y-%m-%d}"
         )
     return 0

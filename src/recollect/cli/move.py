@@ -11,12 +11,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from recollect.cli.arguments import Commands, add_command
 from recollect.cli.backup import refuse_absent, settle, spoken, tables_of
-from recollect.cli.urls import database_url
+from recollect.cli.urls import database_url, shown
 from recollect.compose import data_dir, open_database
 from recollect.dumps import CannotCopy, dump, find_tools, load, make_ready, open_snapshot
+from recollect.errors import Unavailable
 from recollect.settings import Settings
 from recollect.store import catalogue
-from recollect.store.pool import Db, conceal
+from recollect.store.pool import Db
 
 _LINGER_SECONDS = 2.0  # a connection that was closed is still listed for a moment
 
@@ -49,6 +50,7 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
     async with open_database(settings, exclusive=True) as source:
         url = source.admin_url or source.url
         await _refuse_company(url)
+        await _refuse_silence(target)
         async with open_snapshot(url) as snapshot:
             tools = find_tools(source.bin_dir, settings.postgres_bin, snapshot)
             names = await tables_of(snapshot)
@@ -71,7 +73,7 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
     print(
         f"moved {spoken(rows)}; every table has the same content\n\n"
         f"Next, wherever Recollect runs:\n"
-        f"  export DATABASE_URL='{conceal(target)}'\n"
+        f"  export DATABASE_URL='{shown(target)}'\n"
         f"  recollect doctor\n\n"
         f"{where} is untouched. Do not serve it again: what it is told from now on stays there."
     )
@@ -88,6 +90,15 @@ async def _refuse_company(url: str) -> None:
                     "`recollect work` and pooler on it: what they write after the copy is lost."
                 )
             await asyncio.sleep(_LINGER_SECONDS / 20)
+
+
+async def _refuse_silence(target: str) -> None:
+    try:
+        async with await catalogue.connect(target):
+            pass
+    except Unavailable as error:
+        said = str(error.__cause__).strip().split("\n", 1)[0]
+        raise CannotCopy(f"`{shown(target)}` does not answer: {said}.") from None
 
 
 async def _make_room(db: Db, *, names: list[str], schema: str, vector_schema: str) -> None:

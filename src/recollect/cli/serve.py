@@ -6,7 +6,6 @@ import contextlib
 import signal
 import socket
 from collections.abc import Generator
-from typing import Any
 
 import uvicorn
 
@@ -113,10 +112,9 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def _serve(server: Server, listening: socket.socket) -> None:
-    loop: Any = "uvloop"
     config = uvicorn.Config(
         server.app,
-        loop=loop,
+        loop="none",  # the one that runs already
         http="httptools",
         lifespan="off",
         log_config=None,

@@ -1,6 +1,7 @@
 """Database addresses as people type them: checked early, and never shown with their password."""
 
 import argparse
+import re
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -30,3 +31,10 @@ def database_url(text: str) -> str:
     except Invalid as error:
         raise argparse.ArgumentTypeError(error.message) from None
     return text
+
+
+def shown(url: str) -> str:
+    """The address without its password, wherever it stands."""
+    # Up to the last @: a password with one in it, written as it is, must not show its end.
+    without = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
+    return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1***", without)

@@ -9,7 +9,7 @@ from recollect.engine.core import Engine
 from recollect.engine.spaces import Asked
 from recollect.engine.words import query_terms
 from recollect.errors import Invalid
-from recollect.store import jobs, threads, vectors, words
+from recollect.store import jobs, memories, threads, vectors, words
 from recollect.store.pool import Db
 
 # A memory found by words alone must carry at least half of what the query says: one shared
@@ -119,8 +119,10 @@ async def _by_words(
         limit=ask.limit,
         now=engine.now(),
     )
+    covering = {match.id: match for match in matches if match.coverage >= LEAST_COVERAGE}
+    found = await memories.find_all(db, caller.workspace_id, list(covering), engine.now())
     return [
-        Hit(match.memory, match.coverage, Means.WORDS)
-        for match in matches
-        if match.coverage >= LEAST_COVERAGE
+        Hit(found[memory_id], match.coverage, Means.WORDS)
+        for memory_id, match in covering.items()
+        if memory_id in found
     ]

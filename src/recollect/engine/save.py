@@ -24,12 +24,13 @@ from recollect.domain import (
 )
 from recollect.engine import spaces
 from recollect.engine.core import Engine
+from recollect.engine.link import Link, link_alike, link_new
 from recollect.engine.spaces import Embedded
 from recollect.engine.twins import TWIN_FLOOR, is_twin, normalised
 from recollect.engine.words import terms
 from recollect.errors import Invalid, NotFound, TooLarge
 from recollect.store import generations, jobs, memories, threads, vectors, words
-from recollect.store.pool import Db
+from recollect.store.pool import Db, together
 
 # No door stores more than this in one memory.
 MOST_BYTES = 50_000
@@ -37,7 +38,7 @@ MOST_BYTES = 50_000
 # The nearest few suffice: what is further away is less alike.
 _TWIN_CANDIDATES = 5
 
-KINDS = frozenset(IMPORTANCE_BY_KIND) | {"policy", "instruction", "general"}
+KINDS = frozenset(IMPORTANCE_BY_KIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,14 @@ class Save:
     origin: Origin = Origin.USER
     origin_label: str | None = None
     lifecycle: Lifecycle = Lifecycle.PERMANENT
+    source_note: str | None = None
+    links: Sequence[Link] = ()
     # Hand back the memory that already says it instead of keeping it twice.
     returns_twin: bool = False
+    # Link it to the few memories most like it.
+    links_alike: bool = False
+    # When it was said, for what is brought in from elsewhere; now, if nobody says.
+    said_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
     if ask.wants_vector:
         # Before the transaction: no connection is held while a model thinks.
         embedded = await spaces.embed_passage(engine, caller.workspace_id, ask.content)
-    async with engine.writing(caller) as db:
+    async with engine.writing(caller) as db, together(db):
         thread = await _thread(engine, db, caller, ask.thread)
         if ask.returns_twin:
             twin = await _find_twin(engine, db, caller, ask, embedded)
@@ -89,6 +96,9 @@ async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
         await memories.insert(db, memory, content_digest(memory.content))
         await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
         memory = await attach_vector(engine, db, memory, embedded)
+        if ask.links_alike:
+            await link_alike(engine, db, caller, memory, embedded)
+        await link_new(engine, db, caller, memory, ask.links)
         await engine.note(
             db,
             caller,
@@ -185,6 +195,7 @@ async def _find_twin(
 
 def _newborn(caller: Caller, ask: Save, thread: Thread | None, now: datetime) -> Memory:
     kind = kind_of(ask.category)
+    said_at = ask.said_at or now
     importance = ask.importance
     if importance is None:
         importance = IMPORTANCE_BY_KIND.get(kind or "", DEFAULT_IMPORTANCE)
@@ -208,12 +219,13 @@ def _newborn(caller: Caller, ask: Save, thread: Thread | None, now: datetime) ->
         importance_base=importance,
         pinned=ask.pinned,
         expires_at=ask.expires_at,
-        valid_from=now,
+        valid_from=said_at,
         lifecycle=ask.lifecycle,
         scope=Scope.WORKSPACE,
         origin=ask.origin,
         origin_label=ask.origin_label,
+        source_note=ask.source_note,
         wants_vector=ask.wants_vector,
-        created_at=now,
+        created_at=said_at,
         updated_at=now,
     )

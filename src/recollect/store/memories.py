@@ -1,7 +1,7 @@
 """The rows of `memory`: insert, find, list, change, hide, remove."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,8 @@ from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from recollect.domain import (
+    CURRENT,
+    HISTORY,
     Filter,
     Lifecycle,
     Memory,
@@ -18,6 +20,7 @@ from recollect.domain import (
     Ref,
     Scope,
     ThreadId,
+    View,
     WorkspaceId,
 )
 from recollect.store.pool import Db
@@ -43,18 +46,28 @@ _WITH_THREAD = """
     LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
 """
 
-# Alive: not forgotten, not past its time, not replaced by a later statement.
+# Alive: not forgotten, not past its time, and true at the time asked about; all of history on
+# request. Values by `alive`.
 LIVE = """
     m.deleted_at IS NULL
     AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
-    AND (m.valid_until IS NULL OR m.valid_until > %(now)s)
+    AND (%(history)s OR (
+        (m.valid_from IS NULL OR m.valid_from <= %(as_of)s)
+        AND (m.valid_until IS NULL OR m.valid_until > %(as_of)s)))
 """
+
+
+def alive(now: datetime, view: View = CURRENT) -> dict[str, Any]:
+    """The values `LIVE` names."""
+    return {"now": now, "as_of": view.as_of or now, "history": view.is_history}
+
 
 MATCHES = """
     (%(thread_id)s::uuid IS NULL OR m.thread_id = %(thread_id)s)
     AND (%(subject)s::text IS NULL OR m.subject = %(subject)s)
     AND (%(categories)s::text[] IS NULL
          OR coalesce(m.category, %(uncategorised)s) = ANY(%(categories)s))
+    AND (%(kinds)s::text[] IS NULL OR coalesce(m.kind, 'fact') = ANY(%(kinds)s))
     AND (%(tags)s::text[] IS NULL OR m.tags && %(tags)s)
     AND (%(pinned)s::boolean IS NULL OR m.pinned = %(pinned)s)
 """
@@ -67,6 +80,7 @@ def matching(wanted: Filter) -> dict[str, Any]:
         "subject": wanted.subject,
         "categories": None if wanted.categories is None else list(wanted.categories),
         "uncategorised": wanted.uncategorised,
+        "kinds": None if wanted.kinds is None else list(wanted.kinds),
         "tags": None if wanted.tags is None else list(wanted.tags),
         "pinned": wanted.pinned,
     }
@@ -105,11 +119,15 @@ _FIND_BY_CODE = f"""
 """
 
 
-async def find(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Memory | None:
-    """The live memory of any spelling of its id."""
+async def find(
+    db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime, view: View = HISTORY
+) -> Memory | None:
+    """The memory of any spelling of its id; named outright, a replaced one is found too."""
     query = _FIND_BY_ID if ref.id else _FIND_BY_CODE
     found = await _fetch(
-        db, query, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+        db,
+        query,
+        {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, **alive(now, view)},
     )
     return found[0] if found else None
 
@@ -121,10 +139,14 @@ _FIND_ALL = f"""
 
 
 async def find_all(
-    db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime
+    db: Db,
+    workspace_id: WorkspaceId,
+    ids: Sequence[MemoryId],
+    now: datetime,
+    view: View = CURRENT,
 ) -> dict[MemoryId, Memory]:
     """Those of the ids that are alive in this workspace."""
-    values = {"workspace_id": workspace_id, "ids": list(ids), "now": now}
+    values = {"workspace_id": workspace_id, "ids": list(ids), **alive(now, view)}
     return {memory.id: memory for memory in await _fetch(db, _FIND_ALL, values)}
 
 
@@ -167,6 +189,7 @@ async def page(
     after: tuple[datetime, UUID] | None,
     limit: int,
     now: datetime,
+    view: View = CURRENT,
 ) -> list[Memory]:
     """Live memories, newest first, from just behind a given row on."""
     after_at, after_id = after or (None, None)
@@ -179,7 +202,7 @@ async def page(
             "after_at": after_at,
             "after_id": after_id,
             "limit": limit,
-            "now": now,
+            **alive(now, view),
         },
     )
 
@@ -284,6 +307,101 @@ async def ids_of_thread(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) 
     return [MemoryId(row[0]) for row in await cursor.fetchall()]
 
 
+_TOUCH = """
+    UPDATE memory SET access_count = access_count + 1, last_accessed_at = %(now)s
+    WHERE workspace_id = %(workspace_id)s AND id = ANY(%(ids)s)
+"""
+
+
+async def touch(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime) -> None:
+    """Note that these were recalled."""
+    # In one order, so that two recalls of the same memories do not wait for each other in a ring.
+    values = {"workspace_id": workspace_id, "ids": sorted(ids), "now": now}
+    await db.execute(_TOUCH, values)
+
+
+_CLOSE = """
+    UPDATE memory
+    SET valid_until = %(now)s, superseded_by = %(by)s, updated_at = %(now)s, version = version + 1
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND deleted_at IS NULL
+        AND (valid_until IS NULL OR valid_until > %(now)s)
+"""
+_REOPEN = """
+    UPDATE memory
+    SET valid_until = NULL, superseded_by = NULL, updated_at = %(now)s, version = version + 1
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND superseded_by IS NOT NULL
+"""
+
+
+async def close(
+    db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, *, by: MemoryId, now: datetime
+) -> bool:
+    """End a statement's validity because another replaces it; False when it had ended before."""
+    values = {"workspace_id": workspace_id, "id": memory_id, "by": by, "now": now}
+    return (await db.execute(_CLOSE, values)).rowcount > 0
+
+
+async def reopen(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, now: datetime) -> bool:
+    """Make a replaced statement current again; False when it was not replaced."""
+    values = {"workspace_id": workspace_id, "id": memory_id, "now": now}
+    return (await db.execute(_REOPEN, values)).rowcount > 0
+
+
+_ORDERS = """
+    CASE %(order)s
+        WHEN 'importance' THEN m.importance
+        WHEN 'most_accessed' THEN m.access_count
+        ELSE 0
+    END DESC,
+    m.created_at DESC, m.id DESC
+"""
+_BROWSE = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND {LIVE} AND {MATCHES}
+    ORDER BY {_ORDERS}
+    LIMIT %(limit)s OFFSET %(offset)s
+"""
+_COUNT = f"""
+    SELECT count(*) FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND {LIVE} AND {MATCHES}
+"""
+
+
+async def browse(
+    db: Db,
+    workspace_id: WorkspaceId,
+    wanted: Filter,
+    *,
+    order: str,
+    offset: int = 0,
+    limit: int,
+    now: datetime,
+    view: View = CURRENT,
+) -> list[Memory]:
+    """Live memories by `recent`, `importance` or `most_accessed`; ties newest first."""
+    return await _fetch(
+        db,
+        _BROWSE,
+        {
+            "workspace_id": workspace_id,
+            **matching(wanted),
+            "order": order,
+            "offset": offset,
+            "limit": limit,
+            **alive(now, view),
+        },
+    )
+
+
+async def count(
+    db: Db, workspace_id: WorkspaceId, wanted: Filter, now: datetime, view: View = CURRENT
+) -> int:
+    """How many live memories match."""
+    values = {"workspace_id": workspace_id, **matching(wanted), **alive(now, view)}
+    row = await (await db.execute(_COUNT, values)).fetchone()
+    return row[0] if row else 0
+
+
 _SAME_TEXT = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.content_digest = %(content_digest)s AND {LIVE}
@@ -299,14 +417,17 @@ async def find_same_text(
     found = await _fetch(
         db,
         _SAME_TEXT,
-        {"workspace_id": workspace_id, "content_digest": content_digest, "now": now},
+        {"workspace_id": workspace_id, "content_digest": content_digest, **alive(now)},
     )
     return found[0] if found else None
 
 
+# Not `asdict`, which copies every value deeply.
+_FIELDS = [each.name for each in fields(Memory)]
+
+
 def _parameters(memory: Memory, content_digest: bytes) -> dict[str, Any]:
-    values = asdict(memory)
-    return values | {
+    return {name: getattr(memory, name) for name in _FIELDS} | {
         "tags": list(memory.tags),
         "metadata": Jsonb(dict(memory.metadata)),
         "content_digest": content_digest,

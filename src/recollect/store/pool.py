@@ -108,6 +108,17 @@ class Pool:
         raise Unavailable("database")
 
 
+@asynccontextmanager
+async def together(db: Db) -> AsyncGenerator[None]:
+    """Let statements that nobody awaits a row of travel with the next one that somebody does.
+
+    An error of theirs is raised then, at the latest when the block ends; and they have no
+    `rowcount`. A save takes 4 round trips this way, else 9.
+    """
+    async with db.pipeline():
+        yield
+
+
 async def _configure(connection: Db) -> None:
     await register_vector_async(connection)
     set_json_loads(_read_json, connection)

@@ -9,7 +9,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from recollect.domain import Json, Ref, StateVersion, Thread, ThreadId, Turn, WorkspaceId
-from recollect.store.memories import LIVE
+from recollect.store.memories import LIVE, alive
 from recollect.store.pool import Db
 
 _COLUMNS = f"""
@@ -59,7 +59,7 @@ async def find(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Th
     query = _FIND_BY_ID if ref.id else _FIND_BY_CODE
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
         await cursor.execute(
-            query, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+            query, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, **alive(now)}
         )
         return await cursor.fetchone()
 
@@ -130,7 +130,7 @@ async def page(
                 "after_at": after and after.created_at,
                 "after_id": after and after.id,
                 "limit": limit,
-                "now": now,
+                **alive(now),
             },
         )
         return await cursor.fetchall()

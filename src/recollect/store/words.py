@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from psycopg.rows import dict_row
+from psycopg.rows import class_row
 
-from recollect.domain import Filter, Memory, MemoryId, WorkspaceId
-from recollect.store.memories import COLUMNS, LIVE, MATCHES, matching, memory_from_row
+from recollect.domain import CURRENT, Filter, MemoryId, ThreadId, View, WorkspaceId
+from recollect.store.memories import LIVE, MATCHES, alive, matching
 from recollect.store.pool import Db
 
 _INSERT_POSTINGS = """
@@ -64,13 +63,18 @@ async def remove(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A memory found by its words."""
+    """A memory found by its words, with just enough to rank it."""
 
-    memory: Memory
+    id: MemoryId
     # BM25, unbounded; good for order alone.
     score: float
     # The share of the query's weight that the memory's words carry, 0 to 1.
     coverage: float
+    # Whether it holds every phrase the query has in quotes.
+    has_phrases: bool
+    importance: float
+    thread_id: ThreadId | None
+    created_at: datetime
 
 
 # k1 = 1.2 and b = 0.75, as everywhere. `%(words)s` numbers the query's words, of which one may have
@@ -114,15 +118,21 @@ _SEARCH = f"""
         FROM matched
         JOIN word ON word.word = matched.word
         GROUP BY matched.memory_id
+    ),
+    best AS (
+        SELECT memory_id, score, covered FROM scored
+        ORDER BY score DESC
+        LIMIT %(looked_up)s
     )
-    SELECT found.*, scored.score,
-        scored.covered / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage
-    FROM scored
+    SELECT best.memory_id AS id, best.score,
+        best.covered / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage,
+        found.has_phrases, found.importance, found.thread_id, found.created_at
+    FROM best
     CROSS JOIN LATERAL (
-        SELECT {COLUMNS}
+        SELECT m.importance, m.thread_id, m.created_at, m.content ILIKE ALL(%(phrases)s)
+            AS has_phrases
         FROM memory m
-        LEFT JOIN thread t ON t.workspace_id = %(workspace_id)s AND t.id = m.thread_id
-        WHERE m.workspace_id = %(workspace_id)s AND m.id = scored.memory_id
+        WHERE m.workspace_id = %(workspace_id)s AND m.id = best.memory_id
             AND {LIVE} AND {MATCHES}
             AND (NOT %(wants_vector_only)s OR m.wants_vector)
             AND (NOT %(without_vector_only)s OR NOT EXISTS (
@@ -132,7 +142,8 @@ _SEARCH = f"""
                     AND v.content_version = m.content_version))
         LIMIT 1
     ) AS found
-    ORDER BY scored.score DESC, found.importance DESC, found.created_at DESC, found.id
+    ORDER BY found.has_phrases DESC, best.score DESC, found.importance DESC,
+        found.created_at DESC, best.memory_id
     LIMIT %(limit)s
 """
 
@@ -143,35 +154,87 @@ async def search(
     query: Sequence[Sequence[str]],
     wanted: Filter,
     *,
+    phrases: Sequence[str] = (),
     lacking_generation: int | None = None,
     wants_vector_only: bool = False,
     limit: int,
     now: datetime,
+    view: View = CURRENT,
 ) -> list[Match]:
     """Live memories by BM25, best first; the query is a list of words, each as its forms.
 
-    `lacking_generation` keeps only memories without a vector in that generation;
-    `wants_vector_only` leaves out those that were saved to be unsearchable by meaning.
+    Those that hold every phrase come before those that do not. `lacking_generation` keeps only
+    memories without a vector in that generation; `wants_vector_only` leaves out those that were
+    saved to be unsearchable by meaning.
     """
     forms = [(term, number) for number, word in enumerate(query) for term in word]
     if not forms:
         return []
-    async with db.cursor(row_factory=dict_row) as cursor:
+    is_narrowed = wanted != Filter() or bool(phrases) or lacking_generation is not None
+    async with db.cursor(row_factory=class_row(Match)) as cursor:
         await cursor.execute(
             _SEARCH,
             {
                 "workspace_id": workspace_id,
                 "terms": [term for term, _ in forms],
                 "words": [number for _, number in forms],
+                "phrases": [_containing(phrase) for phrase in phrases],
                 **matching(wanted),
                 "generation": lacking_generation,
                 "without_vector_only": lacking_generation is not None,
                 "wants_vector_only": wants_vector_only,
+                # Under a filter any match may be among the best; without one only few fall out.
+                "looked_up": 2**31 - 1 if is_narrowed else limit * 4 + 100,
                 "limit": limit,
-                "now": now,
+                **alive(now, view),
             },
         )
-        return [_match(row) for row in await cursor.fetchall()]
+        return await cursor.fetchall()
+
+
+# The last resort, for a part of a word: it reads the whole workspace.
+_SUBSTRING = f"""
+    SELECT m.id, 0.0::float8 AS score, 1.0::float8 AS coverage, true AS has_phrases,
+        m.importance, m.thread_id, m.created_at
+    FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND m.content ILIKE ALL(%(fragments)s)
+        AND {LIVE} AND {MATCHES}
+    ORDER BY m.importance DESC, m.created_at DESC, m.id
+    LIMIT %(limit)s
+"""
+
+
+async def containing(
+    db: Db,
+    workspace_id: WorkspaceId,
+    fragments: Sequence[str],
+    wanted: Filter,
+    *,
+    limit: int,
+    now: datetime,
+    view: View = CURRENT,
+) -> list[Match]:
+    """Live memories whose text holds every fragment, in whatever word, in any case."""
+    if not fragments:
+        return []
+    async with db.cursor(row_factory=class_row(Match)) as cursor:
+        await cursor.execute(
+            _SUBSTRING,
+            {
+                "workspace_id": workspace_id,
+                "fragments": [_containing(fragment) for fragment in fragments],
+                **matching(wanted),
+                "limit": limit,
+                **alive(now, view),
+            },
+        )
+        return await cursor.fetchall()
+
+
+def _containing(text: str) -> str:
+    """A LIKE pattern in which the text stands for nothing but itself."""
+    escaped = text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
+    return f"%{escaped}%"
 
 
 _FOLD = """
@@ -207,8 +270,3 @@ _CROWDED = """
 async def crowded_tallies(db: Db) -> list[WorkspaceId]:
     """Workspaces with many increments, of all there are."""
     return [WorkspaceId(row[0]) for row in await (await db.execute(_CROWDED)).fetchall()]
-
-
-def _match(row: dict[str, Any]) -> Match:
-    score, coverage = row.pop("score"), row.pop("coverage")
-    return Match(memory_from_row(**row), score, coverage)

@@ -111,7 +111,9 @@ async def list_all(
 
 @router.get("/v1/memories")
 async def list_or_search(
-    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.SearchParameters, Query()]
+    engine: EngineOf,
+    caller: CallerOf,
+    parameters: Annotated[wire.SearchOrListParameters, Query()],
 ) -> wire.MemoryList | wire.SearchResult:
     """Search memories with `query`, list them without."""
     if parameters.query is None:
@@ -356,7 +358,7 @@ def _trace_id(text: str, otherwise: Failure) -> UUID:
 
 
 async def _listed(
-    engine: Engine, caller: Caller, parameters: wire.ListParameters | wire.SearchParameters
+    engine: Engine, caller: Caller, parameters: wire.ListParameters | wire.SearchOrListParameters
 ) -> wire.MemoryList:
     page = await list_memories(
         engine,

@@ -149,7 +149,7 @@ class Search(Body):
 
 
 class SearchParameters(Parameters):
-    """`GET /v1/memories`: a search with `query`, a list without."""
+    """`GET /v1/memories/search`."""
 
     query: str | None = Field(default=None, min_length=1, max_length=MOST_CHARACTERS)
     session_id: str | None = None
@@ -160,6 +160,11 @@ class SearchParameters(Parameters):
     limit: int | None = Field(default=None, ge=1)
     top_k: int | None = Field(default=None, ge=1)
     threshold: float | None = Field(default=None, ge=0, le=1)
+
+
+class SearchOrListParameters(SearchParameters):
+    """`GET /v1/memories`: a search with `query`, a list, with pages, without."""
+
     starting_after: str | None = None
 
 

@@ -1,0 +1,142 @@
+"""Linking memories, by somebody's word or by likeness, and what an update does to time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from recollect.domain import Association, Caller, Filter, Memory, MemoryId, Ref, Relation, Right
+from recollect.engine.core import Engine
+from recollect.engine.spaces import Embedded
+from recollect.errors import Invalid, NotFound
+from recollect.store import generations, links, memories, vectors
+from recollect.store.pool import Db
+
+DEFAULT_WEIGHT = 0.5
+
+# Above the first a new statement probably is a newer version of the old one; between the two they
+# speak of the same thing. Compared to three decimals: vectors are kept in half precision.
+ALIKE_UPDATES = 0.9
+ALIKE_RELATED = 0.85
+_MOST_ALIKE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link to make from a new memory to one that is there."""
+
+    target: Ref
+    relation: Relation = Relation.RELATED_TO
+    weight: float = DEFAULT_WEIGHT
+
+
+async def link_new(
+    engine: Engine, db: Db, caller: Caller, memory: Memory, wished: Sequence[Link]
+) -> list[Association]:
+    """Make the links somebody asked for with a new memory; unknown targets are passed over."""
+    made: list[Association] = []
+    for wish in wished:
+        target = await memories.find(db, caller.workspace_id, wish.target, engine.now())
+        if target and target.id != memory.id:
+            made.append(
+                await _put(engine, db, caller, memory.id, target.id, wish, is_authored=True)
+            )
+    return made
+
+
+async def link_alike(
+    engine: Engine, db: Db, caller: Caller, memory: Memory, embedded: Embedded | None
+) -> None:
+    """Link a new memory to the few most like it. Only links: both stay current and recallable."""
+    serving = await generations.hold_serving(db, caller.workspace_id)
+    if serving is None or embedded is None or not embedded.belongs_to(serving):
+        return
+    embedder = engine.embedders.of(embedded.identity)
+    near = await vectors.candidates(
+        db,
+        caller.workspace_id,
+        serving.number,
+        embedded.vector,
+        Filter(),
+        limit=_MOST_ALIKE + 1,  # the new memory itself is the nearest
+        now=engine.now(),
+    )
+    for each in [each for each in near if each.id != memory.id][:_MOST_ALIKE]:
+        likeness = round(embedder.likeness(each.score), 3)
+        if likeness >= ALIKE_RELATED:
+            relation = Relation.UPDATES if likeness > ALIKE_UPDATES else Relation.RELATED_TO
+            alike = Link(Ref(id=each.id), relation, likeness)
+            await _put(engine, db, caller, memory.id, each.id, alike, is_authored=False)
+
+
+async def link(engine: Engine, caller: Caller, source: Ref, wish: Link) -> Association:
+    """Link two memories that are there."""
+    caller.require(Right.WRITE)
+    async with engine.writing(caller) as db:
+        start = await _existing(engine, db, caller, source)
+        end = await _existing(engine, db, caller, wish.target)
+        if start.id == end.id:
+            raise Invalid("A memory cannot be linked to itself.", field="target_id")
+        return await _put(engine, db, caller, start.id, end.id, wish, is_authored=True)
+
+
+async def unlink(
+    engine: Engine, caller: Caller, source: Ref, target: Ref, relation: Relation
+) -> None:
+    """Remove a link; if it had ended the target's validity, the target is current again."""
+    caller.require(Right.WRITE)
+    async with engine.writing(caller) as db:
+        start = await _existing(engine, db, caller, source)
+        end = await _existing(engine, db, caller, target)
+        if not await links.remove(db, caller.workspace_id, start.id, end.id, relation):
+            raise NotFound("association")
+        if relation is Relation.UPDATES and end.superseded_by == start.id:
+            await memories.reopen(db, caller.workspace_id, end.id, engine.now())
+        await engine.note(db, caller, "memory.unlinked", _told(start.code, end.code, relation))
+
+
+async def reopen(engine: Engine, caller: Caller, ref: Ref) -> Memory:
+    """Undo a replacement: the older statement is current again, the newer one stays."""
+    caller.require(Right.WRITE)
+    async with engine.writing(caller) as db:
+        memory = await _existing(engine, db, caller, ref)
+        if not await memories.reopen(db, caller.workspace_id, memory.id, engine.now()):
+            raise Invalid("This memory was not replaced by another.")
+        await engine.note(db, caller, "memory.reopened", {"memory": memory.code})
+        return await _existing(engine, db, caller, Ref(id=memory.id))
+
+
+async def _put(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    source_id: MemoryId,
+    target_id: MemoryId,
+    wish: Link,
+    *,
+    is_authored: bool,
+) -> Association:
+    association = Association(
+        id=uuid4(),
+        source_id=source_id,
+        target_id=target_id,
+        relation=wish.relation,
+        weight=wish.weight,
+        is_authored=is_authored,
+        created_at=engine.now(),
+    )
+    await links.put(db, caller.workspace_id, association)
+    # Likeness never ends a fact; somebody's word does.
+    if is_authored and wish.relation is Relation.UPDATES:
+        await memories.close(db, caller.workspace_id, target_id, by=source_id, now=engine.now())
+    return association
+
+
+async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Memory:
+    memory = await memories.find(db, caller.workspace_id, ref, engine.now())
+    if memory is None:
+        raise NotFound("memory")
+    return memory
+
+
+def _told(source: str, target: str, relation: Relation) -> dict[str, str]:
+    return {"memory": source, "target": target, "relation": relation}

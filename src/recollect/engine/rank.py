@@ -1,0 +1,125 @@
+"""Ranking: pure. Lists in, one order out; no clock, no socket, no database."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from math import fsum
+
+from recollect.domain import MemoryId, Relation
+from recollect.store.links import Step
+
+RRF_K = 60  # the original paper's value, not tuned; the contract states it
+
+
+class Source(StrEnum):
+    """Where a memory was found."""
+
+    VECTOR = "vector"
+    WORDS = "words"
+    LINKS = "links"
+
+
+# How much a link says about what lies at its other end.
+MULTIPLIERS: Mapping[str, float] = {
+    Relation.UPDATES: 1.5,
+    Relation.CAUSED_BY: 1.3,
+    Relation.RESULT_OF: 1.3,
+    Relation.RELATED_TO: 1.0,
+    Relation.PART_OF: 0.8,
+    Relation.CONTRADICTS: 0.5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A memory in one list: its rank from 1, and the score that put it there."""
+
+    source: Source
+    rank: int
+    score: float
+    # For a link: the memories and relations on the way, the starting point first.
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A memory with its places in the lists and their sum."""
+
+    memory_id: MemoryId
+    score: float
+    places: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A candidate of one list, before it has a rank."""
+
+    memory_id: MemoryId
+    score: float
+    path: tuple[str, ...] = ()
+
+
+def fuse(lists: Mapping[Source, Sequence[Scored]]) -> list[Fused]:
+    """Reciprocal rank fusion: each memory's sum of 1 / (60 + rank) over the lists it is in.
+
+    Candidates come best first. The result is in no order yet: ties need what `ordered` knows.
+    """
+    places: dict[MemoryId, list[Listed]] = {}
+    for source, candidates in lists.items():
+        for rank, each in enumerate(candidates, start=1):
+            listed = Listed(source, rank, each.score, each.path)
+            places.setdefault(each.memory_id, []).append(listed)
+    return [
+        Fused(memory_id, fsum(1 / (RRF_K + listed.rank) for listed in found), tuple(found))
+        for memory_id, found in places.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What breaks a tie between memories of equal score."""
+
+    importance: float
+    is_same_thread: bool
+    created_at: datetime
+
+
+def ordered(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list[Fused]:
+    """Best first; ties go to importance, then the asker's own thread, then the newer one.
+
+    What has no traits is not there any more and falls out.
+    """
+
+    def place(each: Fused) -> tuple[float, float, bool, float, str]:
+        known = traits[each.memory_id]
+        age = -known.created_at.timestamp()
+        return -each.score, -known.importance, not known.is_same_thread, age, str(each.memory_id)
+
+    return sorted((each for each in fused if each.memory_id in traits), key=place)
+
+
+def spread(steps: Sequence[Step], seeds: Sequence[MemoryId]) -> list[Scored]:
+    """Memories reached from the seeds within two hops, best first, each once, by its best path.
+
+    A node counts importance x weight x multiplier of the link that reached it; a second hop is
+    worth what is left of the first one's strength.
+    """
+    strength: dict[MemoryId, float] = dict.fromkeys(seeds, 1.0)
+    paths: dict[MemoryId, tuple[str, ...]] = {seed: (str(seed),) for seed in seeds}
+    reached: dict[MemoryId, Scored] = {}
+    for hop in (1, 2):
+        met: dict[MemoryId, tuple[float, tuple[str, ...]]] = {}
+        for step in (each for each in steps if each.hop == hop):
+            if step.start_id not in strength:
+                continue
+            carried = strength[step.start_id] * step.weight * MULTIPLIERS[step.relation]
+            path = (*paths[step.start_id], step.relation, str(step.end_id))
+            score = step.end_importance * carried
+            if step.end_id not in reached or reached[step.end_id].score < score:
+                reached[step.end_id] = Scored(step.end_id, score, path)
+            if step.end_id not in strength and carried > met.get(step.end_id, (0.0, ()))[0]:
+                met[step.end_id] = (carried, path)
+        strength |= {memory_id: carried for memory_id, (carried, _) in met.items()}
+        paths |= {memory_id: path for memory_id, (_, path) in met.items()}
+    return sorted(reached.values(), key=lambda each: (-each.score, str(each.memory_id)))

@@ -1,0 +1,110 @@
+"""`recollect serve` and `recollect work`: first words, last words, and what stands in their way."""
+
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_support import FASTER, interrupt, processes, recollect
+from tests.support.running import Running, running_house
+
+
+@pytest.fixture(scope="module")
+def first() -> Iterator[Running]:
+    """A house in its first hour."""
+    with running_house(**FASTER) as running:
+        yield running
+
+
+def test_the_first_run_says_once_where_it_is_and_how_to_get_in(first: Running) -> None:
+    said = first.output
+
+    assert f"Recollect is ready at {first.url}\n" in said
+    assert len(re.findall(r"^  sign in   admin / \S{16}$", said, re.MULTILINE)) == 1
+    assert len(re.findall(r"^  API key   rk_[0-9a-f]{8}_\S{43}$", said, re.MULTILINE)) == 1
+    with first.client() as http:
+        assert http.get("/v1/memories").status_code == 200
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_within_seconds_and_leaves_no_server(
+    first: Running, by: signal.Signals
+) -> None:
+    assert first.process
+    assert processes(first.data_dir)
+
+    began = time.monotonic()
+    first.process.send_signal(by)
+    code = first.process.wait(30)
+    took = time.monotonic() - began
+    remained = processes(first.data_dir)
+    first.start()  # for the tests after this one
+
+    assert (code, remained) == (0, [])
+    assert took < 10
+    assert "Traceback" not in first.output
+    # S06: the second start, and the third, have nothing to give away.
+    assert first.output.count("API key") == first.output.count("sign in") == 1
+    assert first.output.count(first.key) == 1
+
+
+def test_a_second_serve_on_the_same_directory_is_told_who_is_there(house: Running) -> None:
+    assert house.process
+
+    refused = recollect("serve", "--port", 0, "--data-dir", house.data_dir)
+
+    assert refused.code == 1
+    assert refused.err == (
+        f"recollect: `recollect serve` already runs on `{house.data_dir}` (process "
+        f"{house.process.pid}). Stop it or choose another `--data-dir`.\n"
+    )
+
+
+def test_a_port_in_use_is_named_before_anything_is_made(desk: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+
+        refused = recollect("serve", "--port", port, "--data-dir", desk / "data")
+
+    assert (refused.code, refused.out) == (1, "")
+    assert f"Cannot listen on `127.0.0.1:{port}`" in refused.err
+    assert "--port" in refused.err
+    assert not (desk / "data").exists()
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_ends_quietly(house: Running, by: signal.Signals) -> None:
+    ended = interrupt("work", "--data-dir", house.data_dir, when="Working.", by=by)
+
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_a_misspelt_setting_is_named_and_the_right_one_with_it() -> None:
+    refused = recollect("serve", RECOLLECT_DATABSE_URL="postgresql://elsewhere/x")
+
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        "recollect: The environment variable `RECOLLECT_DATABSE_URL` is no setting of Recollect. "
+        "Did you mean `database_url`?\n"
+    )
+
+
+def test_a_database_that_does_not_answer_is_named_without_its_password() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and does not listen
+        port = silent.getsockname()[1]
+
+        refused = recollect(
+            "serve", "--port", 0, DATABASE_URL=f"postgresql://ada:s3cret@127.0.0.1:{port}/house"
+        )
+
+    assert (refused.code, refused.out) == (1, "")
+    assert f"port {port} failed: Connection refused" in refused.err
+    assert f"`postgresql://ada:***@127.0.0.1:{port}/house`" in refused.err
+    assert "s3cret" not in refused.err
+    assert refused.err.count("\n") == 1

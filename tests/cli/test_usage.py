@@ -1,0 +1,128 @@
+"""Help that teaches, and one clear line for wrong input. In process: nothing here gets to work."""
+
+from pathlib import Path
+
+import pytest
+
+from recollect import __version__
+from recollect.cli import main
+
+COMMANDS = [
+    ["serve"],
+    ["work"],
+    ["doctor"],
+    ["key"],
+    ["key", "create"],
+    ["key", "list"],
+    ["key", "revoke"],
+    ["backup"],
+    ["restore"],
+    ["move"],
+    ["migrate"],
+    ["jobs"],
+    ["jobs", "list"],
+    ["jobs", "retry"],
+    ["reembed"],
+    ["version"],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_help_shows_an_example_of_the_command(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "recollect " + " ".join(words) in said.split("example:\n", 1)[1]
+    assert "--data-dir" in said
+
+
+def test_the_first_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+
+    said = capsys.readouterr().out
+    assert [words[0] for words in COMMANDS if f"    {words[0]} " not in said] == []
+
+
+def test_version_prints_the_version_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"recollect {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "COMMAND"),
+        (["sevre"], "invalid choice: 'sevre'"),
+        (["key"], "VERB"),
+        (["key", "create", "--expires", "soon"], "`soon` is no time: write 2027-01-31, 90d or 12h"),
+        (["key", "create", "--expires", "99999999999d"], "is no time"),
+        (["key", "create", "--expires", "²d"], "is no time"),
+        (["key", "create", "--rights", "read,fly"], "rights are read, write, delete, admin"),
+        (["serve", "--port", "http"], "invalid int value: 'http'"),
+        (["work", "--slots", "0"], "`0` is no whole number above zero"),
+        (["jobs", "list", "--limit", "-1"], "`-1` is no whole number above zero"),
+        (["jobs", "retry", "all"], "invalid UUID value: 'all'"),
+        (["move"], "--to"),
+        (["move", "--to", "mysql://db/house"], "must begin with `postgresql://`"),
+        (["move", "--to", "postgresql://[::1/house"], "cannot be read"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_a_line_that_says_what(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    assert said in printed.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("DATABASE_URL", "mysql://db/house", "`DATABASE_URL` must begin with `postgresql://`."),
+        ("DATABASE_URL", "postgresql://u:s3cret@[::1/house", "`DATABASE_URL` cannot be read: "),
+        ("DATABASE_URL", "postgresql://u:s3cret@h/house?hots=x", "`DATABASE_URL` cannot be read: "),
+        ("RECOLLECT_PORT", "http", "The setting `port` must be a whole number."),
+        ("RECOLLECT_PGBOUNCER", "maybe", "The setting `pgbouncer` must be `true` or `false`."),
+        ("RECOLLECT_CONFIG", "/nonexistent.toml", "`/nonexistent.toml` does not exist."),
+    ],
+)
+def test_a_wrong_setting_ends_with_1_and_one_line_that_names_it(
+    name: str,
+    value: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(SystemExit) as ended:
+        main(["migrate"])
+
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out, printed.err.count("\n")) == (1, "", 1)
+    assert said in printed.err
+    assert "s3cret" not in printed.err
+
+
+def test_a_settings_file_that_is_no_toml_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "house.toml"
+    file.write_text("port = = 1")
+
+    with pytest.raises(SystemExit) as ended:
+        main(["migrate", "--config", str(file)])
+
+    assert ended.value.code == 1
+    assert f"`{file}` is not valid TOML" in capsys.readouterr().err
