@@ -91,10 +91,16 @@ def ordered(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list[F
     What has no traits is not there any more and falls out.
     """
 
-    def place(each: Fused) -> tuple[float, float, bool, float, str]:
+    def place(each: Fused) -> tuple[float, float, bool, float, bool, str]:
         known = traits[each.memory_id]
-        age = -known.created_at.timestamp()
-        return -each.score, -known.importance, not known.is_same_thread, age, str(each.memory_id)
+        return (
+            -each.score,
+            -known.importance,
+            not known.is_same_thread,
+            -known.created_at.timestamp(),
+            all(listed.source is Source.LINKS for listed in each.places),
+            str(each.memory_id),
+        )
 
     return sorted((each for each in fused if each.memory_id in traits), key=place)
 
