@@ -5,13 +5,13 @@ import os
 import random
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import structlog
 
 from recollect.domain import WorkspaceId
-from recollect.engine import maintain, spaces
+from recollect.engine import maintain, spaces, wear
 from recollect.engine.core import Engine
 from recollect.engine.spaces import Heartbeat
 from recollect.errors import Unavailable
@@ -26,6 +26,7 @@ Run = Callable[[Engine, WorkspaceId, Heartbeat], Awaitable[None]]
 HANDLERS: Mapping[str, Run] = {
     spaces.TEND.kind: spaces.tend_vectors,
     spaces.DROP: spaces.drop_vectors,
+    wear.WEAR.kind: wear.wear_down,
 }
 
 LEASE = timedelta(seconds=60)
@@ -35,6 +36,7 @@ POLL_SECONDS = 2.0
 _DOWN_SECONDS = 3.0
 _LONGEST_BACKOFF_SECONDS = 300.0
 _TICK_SECONDS = 30.0
+_SURVEYED_EVERY = timedelta(hours=12)
 
 _log = structlog.get_logger(__name__)
 _dice = random.SystemRandom()
@@ -197,8 +199,12 @@ class Worker:
         self._measures.job(job.kind, "buried" if is_over else "retried")
 
     async def _tick(self) -> None:
-        await self._survive(lambda: maintain.survey(self._engine))
+        surveyed: datetime | None = None
         while True:
+            now = self._engine.now()
+            if surveyed is None or now - surveyed >= _SURVEYED_EVERY:
+                await self._survive(lambda: maintain.survey(self._engine))
+                surveyed = now
             await self._survive(lambda: maintain.tidy(self._engine))
             await asyncio.sleep(_TICK_SECONDS)
 

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from recollect.domain import Caller, Memory, MemoryId, Ref, Right
+from recollect.engine import spaces
 from recollect.engine.core import Engine
-from recollect.engine.save import audited
+from recollect.engine.save import audited, indexed_text
+from recollect.engine.words import terms
 from recollect.errors import NotFound
-from recollect.store import memories, words
+from recollect.store import jobs, memories, words
 from recollect.store.pool import Db
 
 
@@ -28,6 +30,32 @@ async def forget(engine: Engine, caller: Caller, ref: Ref, *, reason: str | None
             thread_code=memory.thread_code,
             subject=memory.subject,
             reason=reason,
+        )
+    return memory
+
+
+async def restore(engine: Engine, caller: Caller, ref: Ref) -> Memory:
+    """Bring a hidden memory back, as it was."""
+    caller.require(Right.WRITE)
+    async with engine.writing(caller) as db:
+        memory_id = await memories.lock(db, caller.workspace_id, ref)
+        if memory_id is None or not await memories.unhide(
+            db, caller.workspace_id, memory_id, engine.now()
+        ):
+            raise NotFound("memory")
+        memory = await memories.find(db, caller.workspace_id, Ref(id=memory_id), engine.now())
+        if memory is None:
+            raise NotFound("memory")
+        await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
+        if memory.wants_vector and not memory.has_vector:
+            await jobs.enqueue(db, caller.workspace_id, [spaces.TEND], engine.now())
+        await engine.note(
+            db,
+            caller,
+            "memory.restored",
+            audited(memory),
+            thread_code=memory.thread_code,
+            subject=memory.subject,
         )
     return memory
 

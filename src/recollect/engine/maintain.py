@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from recollect.engine import spaces
+from recollect.engine import spaces, wear
 from recollect.engine.core import Engine
 from recollect.store import idempotency, identity, jobs, threads, words
 
@@ -26,9 +26,9 @@ async def tidy(engine: Engine) -> None:
 
 
 async def survey(engine: Engine) -> None:
-    """See to it that every workspace's vectors are of the model it is configured for."""
+    """Have every workspace looked after: its vectors, and what time does to its memories."""
     async with engine.pool.everywhere() as db:
         found = await identity.workspaces(db)
     for workspace in found:
         async with engine.pool.writing(workspace.id) as db:
-            await jobs.enqueue(db, workspace.id, [spaces.TEND], engine.now())
+            await jobs.enqueue(db, workspace.id, [spaces.TEND, wear.WEAR], engine.now())

@@ -258,6 +258,19 @@ async def hide(
     return (await db.execute(_HIDE, values)).rowcount > 0
 
 
+_UNHIDE = """
+    UPDATE memory
+    SET deleted_at = NULL, delete_reason = NULL, updated_at = %(now)s, version = version + 1
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND deleted_at IS NOT NULL
+"""
+
+
+async def unhide(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, now: datetime) -> bool:
+    """Undo a soft delete; False when it was not hidden."""
+    values = {"workspace_id": workspace_id, "id": memory_id, "now": now}
+    return (await db.execute(_UNHIDE, values)).rowcount > 0
+
+
 _REMOVE = "DELETE FROM memory WHERE workspace_id = %(workspace_id)s AND id = ANY(%(ids)s)"
 
 

@@ -1,0 +1,77 @@
+"""The composed application on a real socket, for clients that cannot be handed an ASGI app."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from recollect.engine.core import Clock
+from recollect.models.registry import Embedders
+from tests.support.house import key_for, new_caller, open_house, serve
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Where it listens, and a key to a workspace of its own."""
+
+    url: str
+    port: int
+    key: str
+
+
+@contextmanager
+def live_server(
+    database_url: str, embedders: Embedders, now: Clock, **settings: Any
+) -> Generator[Live]:
+    """A server on a loopback port, in a thread with an event loop of its own."""
+    ready: Future[tuple[Live, uvicorn.Server]] = Future()
+
+    async def run() -> None:
+        async with _listening(database_url, embedders, now, settings) as (live, server, listener):
+            ready.set_result((live, server))
+            await server.serve(sockets=[listener])
+
+    def main() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as error:  # noqa: BLE001 - raised again where the test waits
+            if not ready.done():
+                ready.set_exception(error)
+
+    thread = threading.Thread(target=main)
+    thread.start()
+    live, server = ready.result(timeout=30)
+    try:
+        yield live
+    finally:
+        server.should_exit = True
+        thread.join(timeout=30)
+
+
+@asynccontextmanager
+async def _listening(
+    database_url: str, embedders: Embedders, now: Clock, settings: dict[str, Any]
+) -> AsyncGenerator[tuple[Live, uvicorn.Server, socket.socket]]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()  # from here on connections queue, so nobody waits for the start
+        port = listener.getsockname()[1]
+        async with open_house(database_url, embedders, now) as engine:
+            caller = await new_caller(engine)
+            key = await key_for(engine, caller.workspace_id)
+            config = uvicorn.Config(
+                serve(engine, **settings).app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+            )
+            yield Live(f"http://127.0.0.1:{port}", port, key), uvicorn.Server(config), listener
