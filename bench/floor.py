@@ -11,10 +11,10 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
-from bench.seed import Tenant
 from pgvector import HalfVector
 from pgvector.psycopg import register_vector_async
 
+from bench.seed import Tenant
 from recollect.domain import new_code
 from recollect.engine.save import content_digest
 from recollect.engine.words import terms

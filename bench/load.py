@@ -22,6 +22,7 @@ from uuid import UUID
 
 import psycopg
 import uvloop
+
 from bench import house, table
 from bench.cells import Cell, Ours, measure, overhead
 from bench.floor import Floor, connect
@@ -29,7 +30,6 @@ from bench.house import Server
 from bench.seed import Tenant, fill
 from bench.table import Room
 from bench.visitor import visit
-
 from recollect.compose import Database, open_engine
 from recollect.embedded import Attached, attach
 from recollect.engine.core import Engine

@@ -12,10 +12,10 @@ from uuid import UUID
 
 import numpy as np
 import psycopg
-from bench.texts import statements
 from numpy.typing import NDArray
 from pgvector.psycopg import register_vector_async
 
+from bench.texts import statements
 from recollect.domain import Memory, MemoryId, OrgId, UserId, WorkspaceId
 from recollect.engine.save import audited, content_digest, indexed_text
 from recollect.engine.words import terms

@@ -16,7 +16,7 @@ _IN_NAME = re.compile(r"(?:(?<=_)|(?<=\b))(R\d{3}|N\d{2})(?=_|\b|\[)")
 
 def numbers_in(name: str) -> list[str]:
     """The numbers a test's name carries."""
-    return _IN_NAME.findall(name.split("::")[-1].split("[")[0])
+    return _IN_NAME.findall(name.rsplit("::", maxsplit=1)[-1].split("[", maxsplit=1)[0])
 
 
 class Ledger:

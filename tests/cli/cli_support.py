@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.running import Running
-
 from recollect.store import catalogue
+from tests.support.running import Running
 
 PATIENCE = 60
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_support import FASTER, copy, furnish, processes, recollect, wait_until
+
 from tests.support.running import Running, running_house
 
 

@@ -10,14 +10,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cli_support import answers, contents, recollect, wait_until
+from cli_support import FASTER, answers, contents, recollect, wait_until
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.clock import Clock
-from tests.support.database import TestDatabases
-from tests.support.embedder import StubEmbedder
-from tests.support.house import new_caller, open_house
-from tests.support.running import Running
 
 from recollect.cli.backup_file import open_backup
 from recollect.dumps import CannotCopy, _Script
@@ -25,6 +20,11 @@ from recollect.embedded import attach, find_binaries
 from recollect.engine.save import Save, save
 from recollect.models.registry import Embedders
 from recollect.store import catalogue
+from tests.support.clock import Clock
+from tests.support.database import TestDatabases
+from tests.support.embedder import StubEmbedder
+from tests.support.house import new_caller, open_house
+from tests.support.running import Running
 
 BINARIES = find_binaries(None)
 
@@ -37,7 +37,7 @@ def test_a_backup_of_a_running_house_restores_to_the_same_answers(
     before = answers(house)
 
     restored = recollect("restore", file, "--data-dir", desk / "data")
-    twin = Running(desk / "data")
+    twin = Running(desk / "data", **FASTER)
     twin.key = house.key
     twin.start()
     after = answers(twin)
@@ -263,13 +263,15 @@ def test_a_server_newer_than_our_programs_is_named(databases: TestDatabases, des
 
 
 @pytest.mark.slow
-def test_a_backup_under_load_is_one_moment(house: Running, desk: Path) -> None:
-    copied = copy_of(house, desk)
+def test_a_backup_under_load_is_one_moment(house: Running, restored: Path, desk: Path) -> None:
+    busy = Running(restored, **FASTER)
+    busy.key = house.key
+    busy.start()
     acknowledged: list[str] = []
     file = desk / "house.tar"
 
-    before, made = asyncio.run(_back_up_while_writing(copied, file, acknowledged))
-    copied.stop()
+    before, made = asyncio.run(_back_up_while_writing(busy, file, acknowledged))
+    busy.stop()
     during = len(acknowledged) - before
     restored = recollect("restore", file, "--data-dir", desk / "twin")
 
@@ -290,17 +292,6 @@ class Agreement:
     tally: int
     vectors: int
     texts: list[str]
-
-
-def copy_of(house: Running, desk: Path) -> Running:
-    """Another house, with the same people in it, that may be written to."""
-    made = recollect("backup", desk / "first.tar", "--data-dir", house.data_dir)
-    assert made.code == 0
-    assert recollect("restore", desk / "first.tar", "--data-dir", desk / "data").code == 0
-    twin = Running(desk / "data")
-    twin.key = house.key
-    twin.start()
-    return twin
 
 
 async def _back_up_while_writing(

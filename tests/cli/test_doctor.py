@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import psycopg
 from cli_support import recollect
-from tests.support.database import TestDatabases
-from tests.support.running import Running
 
 from recollect.cli.doctor import Finding, examine
 from recollect.settings import Endpoint, Settings
+from tests.support.database import TestDatabases
+from tests.support.running import Running
 
 
 def found(settings: Settings) -> dict[str, Finding]:

@@ -10,11 +10,11 @@ import pytest
 from cli_support import FASTER, answers, contents, recollect
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
-from tests.support.database import TestDatabases
-from tests.support.running import Running
 
 from recollect.embedded import attach
 from recollect.store import catalogue
+from tests.support.database import TestDatabases
+from tests.support.running import Running
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli_support import FASTER, interrupt, processes, recollect
+
 from tests.support.running import Running, running_house
 
 

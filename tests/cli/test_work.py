@@ -10,9 +10,9 @@ import psycopg
 import pytest
 import uvicorn
 from cli_support import recollect
-from tests.models.stub_endpoint import Stub
 
 from recollect.embedded import attach
+from tests.models.stub_endpoint import Stub
 
 KIND = "tend_vectors"
 

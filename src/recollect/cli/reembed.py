@@ -7,6 +7,7 @@ from recollect.cli.arguments import Commands, add_command
 from recollect.compose import open_database, open_engine
 from recollect.engine.core import Engine
 from recollect.engine.maintain import survey
+from recollect.models.embed import Identity
 from recollect.settings import Settings
 from recollect.store import generations, identity
 from recollect.store.generations import Progress
@@ -44,10 +45,23 @@ async def run(settings: Settings, _: argparse.Namespace) -> int:
             work.result()
             found = await _progress(engine)
             _show(found)
-    is_complete = all(each.filled >= each.wanted for each in found if each.state == "serving")
-    is_filling = any(each.state == "filling" for each in found)
-    print("complete" if is_complete and not is_filling else "not complete: is the embedder up?")
-    return 0 if is_complete and not is_filling else 1
+            is_complete = await _has_moved(engine) and all(
+                each.state == "serving" and each.filled >= each.wanted for each in found
+            )
+    print("complete" if is_complete else "not complete: is the embedder up?")
+    return 0 if is_complete else 1
+
+
+async def _has_moved(engine: Engine) -> bool:
+    """Whether every workspace is served by the model it is configured for."""
+    async with engine.pool.everywhere() as db:
+        spaces = [await generations.space(db, each.id) for each in await identity.workspaces(db)]
+    return all(
+        space.serving
+        and Identity(space.serving.endpoint, space.serving.model)
+        == engine.embedders.configured(space.embedder).identity
+        for space in spaces
+    )
 
 
 async def _progress(engine: Engine) -> list[Progress]:

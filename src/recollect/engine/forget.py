@@ -8,7 +8,7 @@ from recollect.engine.core import Engine
 from recollect.engine.save import audited, indexed_text
 from recollect.engine.words import terms
 from recollect.errors import NotFound
-from recollect.store import jobs, memories, words
+from recollect.store import idempotency, jobs, memories, words
 from recollect.store.pool import Db
 
 
@@ -76,6 +76,7 @@ async def remove_rows(engine: Engine, db: Db, caller: Caller, ids: Sequence[Memo
     await words.remove(db, caller.workspace_id, ids)
     await memories.remove(db, caller.workspace_id, ids)
     for trace in traces:
+        await idempotency.forget_answers(db, caller.workspace_id, trace.code)
         await engine.note(
             db,
             caller,

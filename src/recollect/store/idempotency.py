@@ -119,6 +119,18 @@ async def release(db: Db, workspace_id: WorkspaceId, once: Once) -> None:
     await db.execute(_RELEASE, _values(workspace_id, once))
 
 
+_FORGET = """
+    DELETE FROM idempotency
+    WHERE workspace_id = %(workspace_id)s
+        AND position(convert_to(left(%(code)s, 12), 'UTF8') in answer) > 0
+"""
+
+
+async def forget_answers(db: Db, workspace_id: WorkspaceId, code: str) -> None:
+    """Drop kept answers that show a memory, because it goes for good."""
+    await db.execute(_FORGET, {"workspace_id": workspace_id, "code": code})
+
+
 _SWEEP = "DELETE FROM idempotency WHERE created_at < %(before)s"
 
 

@@ -1,0 +1,247 @@
+"""Links and time: what replaces what, what was true when, and how to take it back."""
+
+from datetime import timedelta
+
+import pytest
+
+from recollect.domain import Caller, Ref, Relation, View
+from recollect.engine.change import get
+from recollect.engine.core import Engine
+from recollect.engine.forget import forget, restore
+from recollect.engine.link import Link, link, reopen, unlink
+from recollect.engine.save import Save, save
+from recollect.engine.search import Found, Mode, Search, search
+from recollect.engine.wear import wear_down
+from recollect.errors import Invalid, NotFound
+from recollect.store import links
+from tests.support.clock import Clock
+from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.house import new_caller
+
+pytestmark = pytest.mark.anyio
+
+
+def contents(found: Found) -> list[str]:
+    return [finding.memory.content for finding in found.findings]
+
+
+async def say(engine: Engine, caller: Caller, text: str, **options: object) -> Ref:
+    saved = await save(engine, caller, Save(text, **options))  # pyright: ignore[reportArgumentType]
+    return Ref(id=saved.memory.id)
+
+
+async def current(engine: Engine, caller: Caller, view: View | None = None) -> list[str]:
+    ask = Search(mode=Mode.RECENT, limit=50, view=view or View())
+    return sorted(contents(await search(engine, caller, ask)))
+
+
+async def test_an_authored_update_ends_the_older_statement_and_undo_brings_it_back(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    oslo = await say(engine, caller, "Ana lives in Oslo")
+    clock.advance(timedelta(days=7))
+    await say(engine, caller, "Ana moved to Bergen", links=[Link(oslo, Relation.UPDATES)])
+    clock.advance(timedelta(days=1))
+
+    now = await current(engine, caller)
+    last_week = await current(engine, caller, View(as_of=clock.at - timedelta(days=5)))
+    history = await current(engine, caller, View(is_history=True))
+    await reopen(engine, caller, oslo)
+
+    assert now == ["Ana moved to Bergen"]
+    assert last_week == ["Ana lives in Oslo"]
+    assert history == ["Ana lives in Oslo", "Ana moved to Bergen"]
+    assert await current(engine, caller) == ["Ana lives in Oslo", "Ana moved to Bergen"]
+
+
+async def test_R245_likeness_alone_links_and_leaves_both_current(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.table = {"Ana lives in Oslo": at_cosine(1.0), "Ben lives in Oslo": at_cosine(0.95)}
+    ana = await say(engine, caller, "Ana lives in Oslo", links_alike=True)
+    ben = await say(engine, caller, "Ben lives in Oslo", links_alike=True)
+
+    async with engine.reading(caller) as db:
+        assert ana.id
+        assert ben.id
+        found = await links.touching(db, caller.workspace_id, [ana.id], 10)  # pyright: ignore
+
+    assert [
+        (each.source_id, each.target_id, each.relation, each.is_authored) for each in found
+    ] == [(ben.id, ana.id, Relation.UPDATES, False)]
+    assert await current(engine, caller) == ["Ana lives in Oslo", "Ben lives in Oslo"]
+
+
+@pytest.mark.parametrize(
+    ("cosine", "relation"),
+    [
+        (0.91, Relation.UPDATES),
+        (0.90, Relation.RELATED_TO),
+        (0.86, Relation.RELATED_TO),
+        (0.84, None),
+    ],
+)
+async def test_R244_above_nine_tenths_the_new_one_updates_and_a_little_below_they_are_related(
+    engine: Engine,
+    caller: Caller,
+    embedder: StubEmbedder,
+    cosine: float,
+    relation: Relation | None,
+) -> None:
+    embedder.table = {"old": at_cosine(1.0), "new": at_cosine(cosine)}
+    old = await say(engine, caller, "old", links_alike=True)
+    await say(engine, caller, "new", links_alike=True)
+
+    async with engine.reading(caller) as db:
+        found = await links.touching(db, caller.workspace_id, [old.id], 10)  # pyright: ignore
+
+    assert [each.relation for each in found] == ([relation] if relation else [])
+
+
+async def test_links_never_cross_workspaces(engine: Engine, caller: Caller) -> None:
+    stranger = await new_caller(engine)
+    theirs = await say(engine, stranger, "theirs")
+    ours = await say(
+        engine, caller, "ours", links=[Link(theirs, Relation.UPDATES)], links_alike=True
+    )
+
+    with pytest.raises(NotFound):
+        await link(engine, caller, ours, Link(theirs))
+    async with engine.pool.everywhere() as db:
+        cursor = await db.execute(
+            "SELECT count(*) FROM association WHERE source_id = %s", [ours.id]
+        )
+        assert await cursor.fetchone() == (0,)
+    assert await current(engine, stranger) == ["theirs"]
+
+
+async def test_N40_the_same_link_again_overwrites_its_weight(
+    engine: Engine, caller: Caller
+) -> None:
+    one, other = await say(engine, caller, "one"), await say(engine, caller, "other")
+    await link(engine, caller, one, Link(other, weight=0.3))
+
+    await link(engine, caller, one, Link(other, weight=0.9))
+
+    async with engine.reading(caller) as db:
+        found = await links.touching(db, caller.workspace_id, [one.id], 10)  # pyright: ignore
+    assert [(each.weight, each.is_authored) for each in found] == [(0.9, True)]
+
+
+async def test_unlinking_an_update_makes_the_older_statement_current_again(
+    engine: Engine, caller: Caller
+) -> None:
+    oslo = await say(engine, caller, "Ana lives in Oslo")
+    bergen = await say(engine, caller, "Ana is in Bergen", links=[Link(oslo, Relation.UPDATES)])
+
+    await unlink(engine, caller, bergen, oslo, Relation.UPDATES)
+
+    assert await current(engine, caller) == ["Ana is in Bergen", "Ana lives in Oslo"]
+
+
+async def test_a_memory_is_not_linked_to_itself(engine: Engine, caller: Caller) -> None:
+    one = await say(engine, caller, "one")
+
+    with pytest.raises(Invalid):
+        await link(engine, caller, one, Link(one))
+
+
+async def test_what_rests_on_a_replaced_statement_is_flagged(
+    engine: Engine, caller: Caller
+) -> None:
+    cause = await say(engine, caller, "The office is in Oslo")
+    await say(engine, caller, "Ana takes tram 12", links=[Link(cause, Relation.CAUSED_BY)])
+    before = await search(engine, caller, Search(mode=Mode.RECENT))
+    await say(engine, caller, "The office is in Bergen", links=[Link(cause, Relation.UPDATES)])
+
+    after = await search(engine, caller, Search(mode=Mode.RECENT))
+
+    assert [finding.is_doubted for finding in before.findings] == [False, False]
+    assert {finding.memory.content: finding.is_doubted for finding in after.findings} == {
+        "Ana takes tram 12": True,
+        "The office is in Bergen": False,
+    }
+
+
+async def test_a_forgotten_memory_can_be_restored_with_its_words_and_its_vector(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    tea = await say(engine, caller, "Ada takes her tea without milk")
+    await forget(engine, caller, tea)
+
+    restored = await restore(engine, caller, tea)
+
+    assert restored.has_vector
+    assert contents(await search(engine, caller, Search(query="tea milk"))) == [
+        "Ada takes her tea without milk"
+    ]
+    with pytest.raises(NotFound):
+        await restore(engine, caller, tea)
+
+
+async def importances(engine: Engine, caller: Caller) -> dict[str, float]:
+    found = await search(engine, caller, Search(mode=Mode.RECENT, limit=50, counts_as_access=False))
+    return {finding.memory.content: finding.memory.importance for finding in found.findings}
+
+
+async def test_maintenance_run_once_or_many_times_leaves_the_same_rows(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    for number in range(5):
+        await say(engine, caller, f"fact {number}", lifecycle="decaying", category="fact")
+        clock.advance(timedelta(days=number))
+    clock.advance(timedelta(days=1))
+
+    await wear_down(engine, caller.workspace_id)
+    once = await importances(engine, caller)
+    for _ in range(10):
+        await wear_down(engine, caller.workspace_id)
+
+    assert await importances(engine, caller) == once
+    assert once["fact 0"] < once["fact 4"] < 0.5
+
+
+async def test_R246_R247_identity_pinned_and_permanent_memories_never_wear(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    await say(engine, caller, "She is called Ada", lifecycle="decaying", category="identity")
+    await say(engine, caller, "pinned", lifecycle="decaying", category="todo", pinned=True)
+    await say(engine, caller, "permanent", category="todo")
+    await say(engine, caller, "buy milk", lifecycle="decaying", category="todo", importance=0.15)
+    before = await importances(engine, caller)
+
+    for _ in range(40):
+        clock.advance(timedelta(days=10))
+        await wear_down(engine, caller.workspace_id)
+
+    after = await importances(engine, caller)
+    assert "buy milk" not in after
+    assert after == {text: value for text, value in before.items() if text != "buy milk"}
+
+
+async def test_pruning_hides_and_can_be_undone(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    milk = await say(
+        engine, caller, "buy milk", lifecycle="decaying", category="todo", importance=0.1
+    )
+    clock.advance(timedelta(days=100))
+    await wear_down(engine, caller.workspace_id)
+
+    with pytest.raises(NotFound):
+        await get(engine, caller, milk)
+    restored = await restore(engine, caller, milk)
+    assert restored.content == "buy milk"
+
+
+async def test_the_same_words_kept_twice_are_merged_into_the_newest(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    await say(engine, caller, "Ada likes tea", lifecycle="decaying", category="fact")
+    clock.advance(timedelta(days=1))
+    newest = await say(engine, caller, "Ada likes tea.", lifecycle="decaying", category="fact")
+
+    await wear_down(engine, caller.workspace_id)
+
+    found = await search(engine, caller, Search(mode=Mode.RECENT))
+    assert [finding.memory.id for finding in found.findings] == [newest.id]
