@@ -5,7 +5,8 @@ facts that share one) keeps both its places and counts once, at the better one.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ class Quality:
     ndcg_10: float
 
 
-def quality(ranking: Sequence[str], gold: Set[str]) -> Quality:
+def quality(ranking: Sequence[str], gold: AbstractSet[str]) -> Quality:
     """All measures of one ranking; `gold` must not be empty."""
     places = places_of(ranking, gold)
     return Quality(
@@ -40,7 +41,7 @@ def quality(ranking: Sequence[str], gold: Set[str]) -> Quality:
     )
 
 
-def places_of(ranking: Sequence[str], gold: Set[str]) -> list[int]:
+def places_of(ranking: Sequence[str], gold: AbstractSet[str]) -> list[int]:
     """The places of those gold ids that were ranked, best first."""
     first: dict[str, int] = {}
     for place, name in enumerate(ranking, start=1):
@@ -76,7 +77,7 @@ def by_best_member(ranking: Iterable[str], group_of: Callable[[str], str]) -> li
     return list(dict.fromkeys(group_of(name) for name in ranking))
 
 
-def newest_leads(ranking: Sequence[str], newest: Set[str], older: Set[str]) -> bool:
+def newest_leads(ranking: Sequence[str], newest: AbstractSet[str], older: AbstractSet[str]) -> bool:
     """Whether a newest piece of evidence stands above every older one; unranked is below all."""
     never = len(ranking) + 1
     return min(places_of(ranking, newest), default=never) < min(
@@ -86,8 +87,9 @@ def newest_leads(ranking: Sequence[str], newest: Set[str], older: Set[str]) -> b
 
 def auroc(answerable: Sequence[float], unanswerable: Sequence[float]) -> float:
     """How often the best score of an answerable question is the higher one; ties count half."""
-    above = np.subtract.outer(np.asarray(answerable), np.asarray(unanswerable))
-    return float(np.mean((above > 0) + 0.5 * (above == 0)))
+    higher = np.array(answerable, dtype=np.float64)[:, None]
+    lower = np.array(unanswerable, dtype=np.float64)[None, :]
+    return float(np.mean(higher > lower) + np.mean(higher == lower) / 2)
 
 
 @dataclass(frozen=True, slots=True)

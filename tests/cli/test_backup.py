@@ -273,9 +273,9 @@ def test_a_backup_under_load_is_one_moment(house: Running, restored: Path, desk:
     before, made = asyncio.run(_back_up_while_writing(busy, file, acknowledged))
     busy.stop()
     during = len(acknowledged) - before
-    restored = recollect("restore", file, "--data-dir", desk / "twin")
+    taken_in = recollect("restore", file, "--data-dir", desk / "twin")
 
-    assert (made, restored.code) == (0, 0), restored.err
+    assert (made, taken_in.code) == (0, 0), taken_in.err
     assert during > 0  # it was in flight together with the writes
     with attach(desk / "twin") as held:
         found = asyncio.run(_agreement(held.admin_url))

@@ -134,7 +134,7 @@ def cases(door: Door, own: Things, foreign: Things) -> Iterator[Case]:
             yield Case(route, "in the path", address(foreign), query, body)
         for parameter in says.get("parameters", []):
             name = parameter["name"]
-            if parameter["in"] == "path" or not names_something(name):
+            if parameter["in"] != "query" or not names_something(name):
                 continue
             thing = PLACE_BY_PATH[route.path] if name == "starting_after" else THING_BY_NAME[name]
             if thing != "version":

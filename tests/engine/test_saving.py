@@ -396,7 +396,7 @@ async def test_removing_a_memory_leaves_nothing_of_it_in_any_table(
 
     async with engine.pool.writing(caller.workspace_id) as db:
         for table in ("memory_vector", "memory_terms", "memory_word"):
-            cursor = await db.execute(f"SELECT DISTINCT memory_id FROM {table}")  # pyright: ignore
+            cursor = await db.execute(f"SELECT DISTINCT memory_id FROM {table}")  # pyright: ignore[reportCallIssue, reportArgumentType]
             assert [row[0] for row in await cursor.fetchall()] == [kept.memory.id]
         cursor = await db.execute("SELECT sum(documents) FROM word_tally")
         assert await cursor.fetchone() == (1,)
@@ -405,9 +405,7 @@ async def test_removing_a_memory_leaves_nothing_of_it_in_any_table(
 async def test_an_expired_memory_is_gone_at_the_second(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
-    await save(
-        engine, caller, Save("short-lived", expires_at=clock.at + timedelta(seconds=10))
-    )
+    await save(engine, caller, Save("short-lived", expires_at=clock.at + timedelta(seconds=10)))
     clock.advance(timedelta(seconds=9))
     before = await listed(engine, caller)
     clock.advance(timedelta(seconds=1))

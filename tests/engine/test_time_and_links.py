@@ -64,7 +64,7 @@ async def test_R245_likeness_alone_links_and_leaves_both_current(
     async with engine.reading(caller) as db:
         assert ana.id
         assert ben.id
-        found = await links.touching(db, caller.workspace_id, [ana.id], 10)  # pyright: ignore
+        found = await links.touching(db, caller.workspace_id, [ana.id], 10)  # pyright: ignore[reportArgumentType]
 
     assert [
         (each.source_id, each.target_id, each.relation, each.is_authored) for each in found
@@ -93,7 +93,7 @@ async def test_R244_above_nine_tenths_the_new_one_updates_and_a_little_below_the
     await say(engine, caller, "new", links_alike=True)
 
     async with engine.reading(caller) as db:
-        found = await links.touching(db, caller.workspace_id, [old.id], 10)  # pyright: ignore
+        found = await links.touching(db, caller.workspace_id, [old.id], 10)  # pyright: ignore[reportArgumentType]
 
     assert [each.relation for each in found] == ([relation] if relation else [])
 
@@ -124,7 +124,7 @@ async def test_N40_the_same_link_again_overwrites_its_weight(
     await link(engine, caller, one, Link(other, weight=0.9))
 
     async with engine.reading(caller) as db:
-        found = await links.touching(db, caller.workspace_id, [one.id], 10)  # pyright: ignore
+        found = await links.touching(db, caller.workspace_id, [one.id], 10)  # pyright: ignore[reportArgumentType]
     assert [(each.weight, each.is_authored) for each in found] == [(0.9, True)]
 
 

@@ -91,7 +91,8 @@ def visit(server: Server, **headers: str) -> httpx2.AsyncClient:
 
 def serve(engine: Engine, **settings: Any) -> Server:
     """The composed application, with no rate limit unless asked for."""
-    return Server(Settings(**{"rate_per_minute": 0, "workers": 0, **settings}), engine)
+    quiet: dict[str, Any] = {"rate_per_minute": 0, "workers": 0}
+    return Server(Settings(**(quiet | settings)), engine)
 
 
 def only(embedder: Embedder) -> Embedders:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2
@@ -43,8 +43,16 @@ class Running:
         """Start and wait until it is ready to serve."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "recollect", "serve"]
-                + ["--data-dir", str(self.data_dir), "--port", str(self.port)],
+                [
+                    sys.executable,
+                    "-m",
+                    "recollect",
+                    "serve",
+                    "--data-dir",
+                    str(self.data_dir),
+                    "--port",
+                    str(self.port),
+                ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment,
@@ -64,10 +72,8 @@ class Running:
         """As a power cut does: the server, the keeper, PostgreSQL and all its processes at once."""
         assert self.process
         for pid in _family([self.process.pid, *_keepers(self.data_dir)]):
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self.process.wait(60)
 
     def client(self) -> httpx2.Client:

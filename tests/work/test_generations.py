@@ -1,6 +1,7 @@
 """Changing the embedding model: recall answers all the time and spaces are never mixed."""
 
 import asyncio
+import itertools
 from datetime import timedelta
 
 import pytest
@@ -59,7 +60,7 @@ async def test_the_model_is_switched_under_load_and_recall_answers_all_the_time(
         for text in TEXTS:
             await save(engine, caller, Save(text))
 
-    for number, (old, new) in enumerate(zip(models, models[1:], strict=False), start=2):
+    for number, (old, new) in enumerate(itertools.pairwise(models), start=2):
         async with open_house(database_url, both(new, old), clock) as engine:
             new.delay = timedelta(milliseconds=100)  # so that there is a meanwhile
             stop = asyncio.Event()
@@ -172,9 +173,7 @@ async def test_a_change_made_while_a_generation_fills_is_not_overwritten_by_the_
     assert vectors[2, 16] == 1
 
 
-async def test_a_dead_new_model_leaves_the_old_one_serving(
-    database_url: str, clock: Clock
-) -> None:
+async def test_a_dead_new_model_leaves_the_old_one_serving(database_url: str, clock: Clock) -> None:
     old, new = StubEmbedder(model="old"), StubEmbedder(model="new", dimension=16)
     async with open_house(database_url, Embedders(old), clock) as engine:
         caller = await new_caller(engine)
@@ -228,6 +227,4 @@ async def test_a_move_interrupted_by_yet_another_model_ends_at_the_last_one(
 
 async def survey_one(engine: Engine, caller: Caller) -> None:
     async with engine.pool.writing(caller.workspace_id) as db:
-        await jobs.enqueue(
-            db, caller.workspace_id, [jobs.NewJob("tend_vectors")], engine.now()
-        )
+        await jobs.enqueue(db, caller.workspace_id, [jobs.NewJob("tend_vectors")], engine.now())

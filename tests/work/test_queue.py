@@ -131,7 +131,7 @@ async def test_a_job_longer_than_its_lease_is_kept_by_its_heartbeat(
 
     async def long_job(_: Engine, __: WorkspaceId, beat: Heartbeat) -> None:
         nonlocal beats
-        for _ in range(3):
+        while beats < 3:
             await beat()
             beats += 1
 

@@ -1,6 +1,6 @@
 """What every FastAPI door has in common: its callers, its errors, its OpenAPI document."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
@@ -42,8 +42,13 @@ class NoRoute(Failure):
         self.headers = headers
 
 
-def furnish(app: FastAPI, engine: Engine, answer: Answer) -> FastAPI:
-    """Give a door the engine, its own envelope for every error, and an honest OpenAPI document."""
+def furnish(
+    app: FastAPI, engine: Engine, answer: Answer, credentials: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Give a door the engine, its own envelope for every error, and an honest OpenAPI document.
+
+    `credentials` are the document's security schemes; any one of them opens the door.
+    """
     app.state.engine = engine
 
     async def failed(request: Request, error: Exception) -> JSONResponse:
@@ -52,8 +57,7 @@ def furnish(app: FastAPI, engine: Engine, answer: Answer) -> FastAPI:
 
     for kind in (Failure, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, failed)
-    app.openapi = lambda: _document(app)  # pyright: ignore[reportAttributeAccessIssue]
-    return app
+    app.openapi = lambda: _document(app, credentials)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _in_our_words(error: Exception, request: Request) -> Failure | Exception:
@@ -96,8 +100,18 @@ def _invalid(error: RequestValidationError) -> Invalid:
     return Invalid(f"`{name}` is not acceptable: {first['msg']}.", field=name)
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
-    """The generated document, without the 422 answers that the framework takes for granted."""
+# What the front desk reads before any route does.
+_ONCE = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Repeat the request with the same key and it is carried out once.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+
+
+def _document(app: FastAPI, credentials: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The generated document, with what the front desk does and without the framework's 422s."""
     if app.openapi_schema:
         return app.openapi_schema
     document = get_openapi(
@@ -108,9 +122,13 @@ def _document(app: FastAPI) -> dict[str, Any]:
         separate_input_output_schemas=False,
     )
     for path in document["paths"].values():
-        for operation in path.values():
+        for method, operation in path.items():
             operation["responses"].pop("422", None)
+            if method != "get":
+                operation["parameters"] = [*operation.get("parameters", []), _ONCE]
     for unused in ("HTTPValidationError", "ValidationError"):
-        document.get("components", {}).get("schemas", {}).pop(unused, None)
+        document["components"]["schemas"].pop(unused, None)
+    document["components"]["securitySchemes"] = credentials
+    document["security"] = [{name: []} for name in credentials]
     app.openapi_schema = document
     return document

@@ -35,8 +35,12 @@ from recollect.engine.threads import (
     roll_back,
     state_history,
 )
-from recollect.errors import Failure, Invalid, NotFound
+from recollect.errors import Failure, NotFound
 
+CREDENTIALS = {
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+}
 PREFIXES = ("/v1/memory", "/v1/memories", "/v1/sessions", "/v1/traces")
 
 
@@ -72,7 +76,8 @@ def door(engine: Engine) -> Door:
         redirect_slashes=False,
     )
     app.include_router(router)
-    return Door("statebase", PREFIXES, furnish(app, engine, answer), answer, credential)
+    furnish(app, engine, answer, CREDENTIALS)
+    return Door("statebase", PREFIXES, app, answer, credential)
 
 
 def credential(headers: Headers) -> str | None:
@@ -118,7 +123,7 @@ async def list_or_search(
     """Search memories with `query`, list them without."""
     if parameters.query is None:
         return await _listed(engine, caller, parameters)
-    return await _found(engine, caller, wire.search_of(parameters))
+    return await _found(engine, caller, wire.search_of(parameters.query, parameters))
 
 
 @router.post("/v1/memory/search")
@@ -133,9 +138,7 @@ async def search_by_query_string(
     engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.SearchParameters, Query()]
 ) -> wire.SearchResult:
     """Search memories by meaning, as older clients ask for it."""
-    if parameters.query is None:
-        raise Invalid("`query` is required.", field="query")
-    return await _found(engine, caller, wire.search_of(parameters))
+    return await _found(engine, caller, wire.search_of(parameters.query, parameters))
 
 
 @router.get("/v1/memory/{memory_id}")

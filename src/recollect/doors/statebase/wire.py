@@ -50,10 +50,14 @@ def _within_reach(value: datetime) -> datetime:
 
 Time = Annotated[
     datetime,
-    BeforeValidator(_time, json_schema_input_type=str),
+    BeforeValidator(
+        _time,
+        json_schema_input_type=Annotated[str, Field(json_schema_extra={"format": "date-time"})],
+    ),
     AfterValidator(_within_reach),
 ]
 Label = Annotated[str, Field(min_length=1, max_length=255)]
+Query = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=100)]
 Object = dict[str, Any]
 
@@ -139,7 +143,7 @@ class Found(MemoryObject):
 class Search(Body):
     """`POST /v1/memory/search`."""
 
-    query: str = Field(min_length=1, max_length=MOST_CHARACTERS)
+    query: Query
     session_id: str | None = None
     user_id: str | None = None
     type: str | None = None
@@ -148,10 +152,9 @@ class Search(Body):
     threshold: float | None = Field(default=None, ge=0, le=1, description="Default 0.7.")
 
 
-class SearchParameters(Parameters):
-    """`GET /v1/memories/search`."""
+class Narrowing(Parameters):
+    """What a search by query string may be narrowed to."""
 
-    query: str | None = Field(default=None, min_length=1, max_length=MOST_CHARACTERS)
     session_id: str | None = None
     user_id: str | None = None
     type: str | None = None
@@ -162,9 +165,16 @@ class SearchParameters(Parameters):
     threshold: float | None = Field(default=None, ge=0, le=1)
 
 
-class SearchOrListParameters(SearchParameters):
+class SearchParameters(Narrowing):
+    """`GET /v1/memories/search`."""
+
+    query: Query
+
+
+class SearchOrListParameters(Narrowing):
     """`GET /v1/memories`: a search with `query`, a list, with pages, without."""
 
+    query: Query | None = None
     starting_after: str | None = None
 
 
@@ -251,10 +261,10 @@ def to_recall(body: Search) -> Recall:
     )
 
 
-def search_of(parameters: SearchParameters) -> Recall:
+def search_of(query: str, parameters: Narrowing) -> Recall:
     """The verb's value for a search by query string."""
     return Recall(
-        query=parameters.query or "",
+        query=query,
         limit=clamped(parameters.top_k or parameters.limit, default=10, most=50),
         threshold=0.7 if parameters.threshold is None else parameters.threshold,
         thread=filter_ref(parameters.session_id),
@@ -262,7 +272,7 @@ def search_of(parameters: SearchParameters) -> Recall:
     )
 
 
-def filter_of(parameters: SearchParameters | ListParameters) -> Filter:
+def filter_of(parameters: Narrowing | ListParameters) -> Filter:
     """Which memories a query string means."""
     types = getattr(parameters, "types", None) or parameters.type
     return wanted(parameters.user_id, split(types), split(parameters.tags))
