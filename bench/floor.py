@@ -37,12 +37,12 @@ _SEARCH = """
 _SAVE = """
     WITH kept AS (
         INSERT INTO memory (
-            workspace_id, id, code, org_id, user_id, content, category, kind, importance,
+            workspace_id, id, code, org_id, user_id, content, category, importance,
             importance_base, valid_from, lifecycle, scope, origin, content_digest, created_at,
             updated_at
         ) VALUES (
             %(workspace_id)s, %(id)s, %(code)s, %(org_id)s, %(user_id)s, %(content)s, 'general',
-            'general', 0.5, 0.5, %(now)s, 'permanent', 'workspace', 'user', %(digest)s, %(now)s,
+            0.5, 0.5, %(now)s, 'permanent', 'workspace', 'user', %(digest)s, %(now)s,
             %(now)s
         )
     ),

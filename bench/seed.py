@@ -17,7 +17,7 @@ from pgvector.psycopg import register_vector_async
 
 from bench.texts import statements
 from recollect.domain import Memory, MemoryId, OrgId, UserId, WorkspaceId
-from recollect.engine.save import audited, content_digest, indexed_text
+from recollect.engine.save import audited, content_digest, indexed_text, kind_of
 from recollect.engine.words import terms
 from recollect.models.embed import Embedder, Purpose
 from recollect.store import events, memories, vectors, words
@@ -97,7 +97,7 @@ def _row(tenant: Tenant, content: str, vector: NDArray[np.float32], dice: random
         user_id=tenant.user_id,
         content=content,
         category="general",
-        kind="general",
+        kind=kind_of("general"),
         valid_from=at,
         created_at=at,
         updated_at=at,

@@ -150,6 +150,7 @@ class Memory:
     updated_at: datetime
     thread_id: ThreadId | None = None
     thread_code: str | None = None
+    thread_label: str | None = None
     # Whom it is about, as the client names its own users; no account of ours.
     subject: str | None = None
     summary: str | None = None
@@ -197,6 +198,8 @@ class Filter:
     """Which memories are meant; None leaves that side open, an empty sequence matches nothing."""
 
     thread_id: ThreadId | None = None
+    # Those that came from this agent's threads.
+    agent: str | None = None
     subject: str | None = None
     categories: Sequence[str] | None = None
     # What a row without a category counts as, in the words of the door that asks.
@@ -210,6 +213,9 @@ class Filter:
     def is_open(self) -> bool:
         """Whether it leaves every side open."""
         return self == Filter(uncategorised=self.uncategorised)
+
+
+ANY = Filter()
 
 
 class Relation(StrEnum):
@@ -253,6 +259,8 @@ class Thread:
     expires_at: datetime | None = None
     memory_count: int = 0
     turn_count: int = 0
+    # What another system calls it; one thread of a workspace has it.
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import structlog
 
 from recollect.domain import WorkspaceId
-from recollect.engine import maintain, spaces, wear
+from recollect.engine import indexing, maintain, spaces, wear
 from recollect.engine.core import Engine
 from recollect.engine.spaces import Heartbeat
 from recollect.errors import Unavailable
@@ -27,6 +27,7 @@ HANDLERS: Mapping[str, Run] = {
     spaces.TEND.kind: spaces.tend_vectors,
     spaces.DROP: spaces.drop_vectors,
     wear.WEAR.kind: wear.wear_down,
+    indexing.INDEX.kind: indexing.index_vectors,
 }
 
 LEASE = timedelta(seconds=60)

@@ -28,7 +28,7 @@ def configuration(live: Live) -> schemathesis.Config:
             "headers": {"X-API-Key": live.key},
             "generation": {
                 "deterministic": True,
-                "max-examples": 8,
+                "max-examples": 3,
                 "no-shrink": True,
                 "database": "none",
             },

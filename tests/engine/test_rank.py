@@ -111,11 +111,10 @@ def test_a_memory_reached_twice_is_listed_once_by_its_best_path() -> None:
         Step(1, memory(1), memory(2), Relation.CAUSED_BY, 0.9, 0.5),
     ]
 
-    assert spread(steps, [memory(1)]) == [
-        Scored(
-            memory(2), pytest.approx(0.5 * 0.9 * 1.3), (str(memory(1)), "caused_by", str(memory(2)))
-        )
-    ]
+    [reached] = spread(steps, [memory(1)])
+
+    assert reached.score == pytest.approx(0.5 * 0.9 * 1.3)
+    assert reached.path == (str(memory(1)), "caused_by", str(memory(2)))
 
 
 @given(

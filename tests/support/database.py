@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from recollect.embedded import Attached, attach
 from recollect.store.migrate import migrate
@@ -92,7 +93,7 @@ class TestDatabases:
             db.execute("CREATE EXTENSION pg_trgm")
 
     def _url(self, name: str) -> str:
-        parts = psycopg.conninfo.conninfo_to_dict(self._attached.url)
+        parts = conninfo_to_dict(self._attached.url)
         socket = quote(str(parts["host"]), safe="")
         return f"postgresql://{parts['user']}@/{name}?host={socket}"
 

@@ -24,7 +24,7 @@ def pseudo_random(text: str, dimension: int) -> Vector:
     """A unit vector that depends on the text alone and is unlike that of any other."""
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     vector = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
-    return vector / np.linalg.norm(vector)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
 class StubEmbedder:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         settings = _read_settings(asked)
         configure_logging(settings.log_level, settings.log_format)
+        signal.signal(signal.SIGTERM, _leave)
         code = uvloop.run(asked.run(settings, asked))
         sys.stdout.flush()
     except Failure as failure:
@@ -55,6 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
     else:
         sys.exit(code)
+
+
+def _leave(number: int, _: object) -> None:
+    # As Ctrl-C does, this unwinds what is under way: a half-written backup goes, a server detaches.
+    sys.exit(128 + number)
 
 
 def _read_settings(asked: argparse.Namespace) -> Settings:

@@ -138,9 +138,9 @@ class Front:
             strict_json.read(body)
         token = visit.headers.get("idempotency-key")
         if token is None or visit.scope["method"] not in _REPEATABLE:
-            await _enter(door, visit, caller, body, visit.send)
+            await _enter(door, visit, caller, _replay(body, receive), visit.send)
         else:
-            await self._enter_once(door, visit, caller, body, token)
+            await self._enter_once(door, visit, caller, body, receive, token)
 
     async def _recognise(self, door: Door, visit: "_Visit") -> Caller:
         client = visit.scope.get("client")
@@ -157,7 +157,13 @@ class Front:
         return caller
 
     async def _enter_once(
-        self, door: Door, visit: "_Visit", caller: Caller, body: bytes, token: str
+        self,
+        door: Door,
+        visit: "_Visit",
+        caller: Caller,
+        body: bytes,
+        receive: Receive,
+        token: str,
     ) -> None:
         route = f"{visit.scope['method']} {visit.scope['path']}"
         begun = await begin_once(self._engine, caller, route=route, token=token, body=body)
@@ -167,7 +173,7 @@ class Front:
         copy = _Copy(visit.send)
         answer = None
         try:
-            await _enter(door, visit, begun, body, copy.send)
+            await _enter(door, visit, begun, _replay(body, receive), copy.send)
             # A request that failed did nothing: mended, it shall have its chance.
             if copy.status < 400:
                 answer = Answer(copy.status, copy.body, copy.media_type)
@@ -176,12 +182,21 @@ class Front:
             await asyncio.shield(end_once(self._engine, begun, answer))
 
 
-async def _enter(door: Door, visit: "_Visit", caller: Caller, body: bytes, send: Send) -> None:
-    async def receive() -> Message:
-        nonlocal body
-        given, body = body, b""
-        return {"type": "http.request", "body": given, "more_body": False}
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, in one piece; after it whatever else comes, such as a goodbye."""
+    is_given = False
 
+    async def again() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _enter(door: Door, visit: "_Visit", caller: Caller, receive: Receive, send: Send) -> None:
     visit.scope["state"] = {**visit.scope.get("state", {}), "caller": caller}
     await door.app(visit.scope, receive, send)
 

@@ -1,6 +1,6 @@
 """What every FastAPI door has in common: its callers, its errors, its OpenAPI document."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
@@ -63,7 +63,7 @@ def furnish(
 def _in_our_words(error: Exception, request: Request) -> Failure | Exception:
     match error:
         case RequestValidationError():
-            return _invalid(error)
+            return complaint(error.errors(), below=1)
         case HTTPException(status_code=404):
             return NoRoute(404, {})
         case HTTPException(status_code=405):
@@ -86,10 +86,13 @@ def _methods(request: Request) -> list[str]:
     ]
 
 
-def _invalid(error: RequestValidationError) -> Invalid:
-    """The first complaint, by field and rule; never with the value, which is private."""
-    first = error.errors()[0]
-    where = [str(part) for part in first["loc"][1:] if not isinstance(part, int)]
+def complaint(errors: Sequence[Any], *, below: int = 0) -> Invalid:
+    """The first of a model's complaints, by field and rule; never the value, which is private.
+
+    `below` is how far down the model lies in what was checked.
+    """
+    first = errors[0]
+    where = [str(part) for part in first["loc"][below:] if not isinstance(part, int)]
     if first["type"] == "json_invalid":
         return Invalid("The body is not valid JSON.", is_syntax=True)
     if not where:

@@ -94,6 +94,22 @@ def _caller(record: KeyRecord) -> Caller:
     )
 
 
+async def operator(engine: Engine) -> Caller:
+    """Whoever runs the house, in its default workspace: for those at its own machine."""
+    async with engine.pool.everywhere() as db:
+        found = _one(await identity.find_workspace(db, None))
+        user_id = await identity.admin_of(db, found.org_id)
+        if user_id is None:
+            raise NotFound("user")
+    return Caller(
+        org_id=found.org_id,
+        user_id=user_id,
+        workspace_id=found.id,
+        rights=frozenset(Right),
+        label="operator",
+    )
+
+
 async def create_key(
     engine: Engine,
     *,
@@ -136,9 +152,7 @@ async def move_in(engine: Engine) -> Admin | None:
             return None
         password_hash = await asyncio.to_thread(hash_password, admin.password)
         org_id = await identity.add_org(db, "home")
-        await identity.add_user(
-            db, org_id, admin.login, password_hash=password_hash, is_admin=True
-        )
+        await identity.add_user(db, org_id, admin.login, password_hash=password_hash, is_admin=True)
         await identity.add_workspace(db, org_id, "default", is_default=True)
     return admin
 

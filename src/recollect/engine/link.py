@@ -10,6 +10,7 @@ from recollect.engine.spaces import Embedded
 from recollect.errors import Invalid, NotFound
 from recollect.store import generations, links, memories, vectors
 from recollect.store.pool import Db
+from recollect.store.vectors import Point
 
 DEFAULT_WEIGHT = 0.5
 
@@ -54,14 +55,13 @@ async def link_alike(
     near = await vectors.candidates(
         db,
         caller.workspace_id,
-        serving.number,
-        embedded.vector,
+        Point(serving.number, embedded.vector),
         Filter(),
         limit=_MOST_ALIKE + 1,  # the new memory itself is the nearest
         now=engine.now(),
     )
     for each in [each for each in near if each.id != memory.id][:_MOST_ALIKE]:
-        likeness = round(embedder.likeness(each.score), 3)
+        likeness = round(embedder.likeness(each.cosine), 3)
         if likeness >= ALIKE_RELATED:
             relation = Relation.UPDATES if likeness > ALIKE_UPDATES else Relation.RELATED_TO
             alike = Link(Ref(id=each.id), relation, likeness)
@@ -76,7 +76,13 @@ async def link(engine: Engine, caller: Caller, source: Ref, wish: Link) -> Assoc
         end = await _existing(engine, db, caller, wish.target)
         if start.id == end.id:
             raise Invalid("A memory cannot be linked to itself.", field="target_id")
-        return await _put(engine, db, caller, start.id, end.id, wish, is_authored=True)
+        await _put(engine, db, caller, start.id, end.id, wish, is_authored=True)
+        await engine.note(db, caller, "memory.linked", _told(start.code, end.code, wish.relation))
+        # As it is kept: the same link made before keeps its id.
+        among = await links.among(db, caller.workspace_id, [start.id, end.id])
+        return next(
+            each for each in among if (each.source_id, each.relation) == (start.id, wish.relation)
+        )
 
 
 async def unlink(
@@ -96,6 +102,7 @@ async def unlink(
 
 async def reopen(engine: Engine, caller: Caller, ref: Ref) -> Memory:
     """Undo a replacement: the older statement is current again, the newer one stays."""
+    caller.require(Right.READ)  # the answer shows it
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
         memory = await _existing(engine, db, caller, ref)

@@ -69,7 +69,7 @@ async def recall(engine: Engine, caller: Caller, ask: Recall) -> Recalled:
         hits = await _by_meaning(engine, db, caller, ask, wanted, asked)
         # Those still waiting for their vector can be found by their words until it is there.
         if await jobs.is_waiting(db, caller.workspace_id, spaces.TEND.kind):
-            hits += await _by_words(engine, db, caller, ask, wanted, asked.generation)
+            hits += await _by_words(engine, db, caller, ask, wanted, asked.point.generation)
             hits.sort(key=lambda hit: -hit.score)
     return Recalled(hits[: ask.limit], is_degraded=False)
 
@@ -87,17 +87,20 @@ async def narrowed(db: Db, caller: Caller, wanted: Filter, thread: Ref | None) -
 async def _by_meaning(
     engine: Engine, db: Db, caller: Caller, ask: Recall, wanted: Filter, asked: Asked
 ) -> list[Hit]:
-    near = await vectors.nearest(
-        db,
-        caller.workspace_id,
-        asked.generation,
-        asked.vector,
-        wanted,
-        limit=ask.limit,
-        now=engine.now(),
+    near = await vectors.candidates(
+        db, caller.workspace_id, asked.point, wanted, limit=ask.limit, now=engine.now()
     )
-    hits = [Hit(each.memory, asked.embedder.relevance(each.cosine), Means.MEANING) for each in near]
-    return [hit for hit in hits if hit.score >= ask.threshold]
+    relevant = {
+        each.id: relevance
+        for each in near
+        if (relevance := asked.embedder.relevance(each.cosine)) >= ask.threshold
+    }
+    found = await memories.find_all(db, caller.workspace_id, list(relevant), engine.now())
+    return [
+        Hit(found[memory_id], relevance, Means.MEANING)
+        for memory_id, relevance in relevant.items()
+        if memory_id in found
+    ]
 
 
 async def _by_words(

@@ -23,6 +23,7 @@ from recollect.domain import (
     new_memory_id,
 )
 from recollect.engine import spaces
+from recollect.engine.channels import Channel, enter_channel
 from recollect.engine.core import Engine
 from recollect.engine.link import Link, link_alike, link_new
 from recollect.engine.spaces import Embedded
@@ -31,6 +32,7 @@ from recollect.engine.words import terms
 from recollect.errors import Invalid, NotFound, TooLarge
 from recollect.store import generations, jobs, memories, threads, vectors, words
 from recollect.store.pool import Db, together
+from recollect.store.vectors import Point
 
 # No door stores more than this in one memory.
 MOST_BYTES = 50_000
@@ -47,6 +49,8 @@ class Save:
 
     content: str
     thread: Ref | None = None
+    # Or a conversation by name, which begins with this if there is none of that name.
+    channel: Channel | None = None
     subject: str | None = None
     summary: str | None = None
     key: str | None = None
@@ -87,7 +91,7 @@ async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
         # Before the transaction: no connection is held while a model thinks.
         embedded = await spaces.embed_passage(engine, caller.workspace_id, ask.content)
     async with engine.writing(caller) as db, together(db):
-        thread = await _thread(engine, db, caller, ask.thread)
+        thread = await _thread(engine, db, caller, ask)
         if ask.returns_twin:
             twin = await _find_twin(engine, db, caller, ask, embedded)
             if twin:
@@ -156,10 +160,12 @@ def audited(memory: Memory) -> dict[str, Any]:
     }
 
 
-async def _thread(engine: Engine, db: Db, caller: Caller, ref: Ref | None) -> Thread | None:
-    if ref is None:
+async def _thread(engine: Engine, db: Db, caller: Caller, ask: Save) -> Thread | None:
+    if ask.channel:
+        return await enter_channel(engine, db, caller, ask.channel)
+    if ask.thread is None:
         return None
-    thread = await threads.find(db, caller.workspace_id, ref, engine.now())
+    thread = await threads.find(db, caller.workspace_id, ask.thread, engine.now())
     if thread is None:
         raise NotFound("session")
     return thread
@@ -177,19 +183,20 @@ async def _find_twin(
     if same or serving is None or embedded is None or not embedded.belongs_to(serving):
         return same
     embedder = engine.embedders.of(embedded.identity)
-    near = await vectors.nearest(
+    near = await vectors.candidates(
         db,
         caller.workspace_id,
-        serving.number,
-        embedded.vector,
+        Point(serving.number, embedded.vector),
         Filter(),
         limit=_TWIN_CANDIDATES,
         now=engine.now(),
     )
-    for each in near:
-        likeness = embedder.likeness(each.cosine)
-        if likeness >= TWIN_FLOOR and is_twin(each.memory.content, ask.content, likeness):
-            return each.memory
+    alike = {each.id: embedder.likeness(each.cosine) for each in near}
+    alike = {memory_id: value for memory_id, value in alike.items() if value >= TWIN_FLOOR}
+    found = await memories.find_all(db, caller.workspace_id, list(alike), engine.now())
+    for memory_id, likeness in alike.items():
+        if memory_id in found and is_twin(found[memory_id].content, ask.content, likeness):
+            return found[memory_id]
     return None
 
 
@@ -207,6 +214,7 @@ def _newborn(caller: Caller, ask: Save, thread: Thread | None, now: datetime) ->
         user_id=caller.user_id,
         thread_id=thread.id if thread else None,
         thread_code=thread.code if thread else None,
+        thread_label=thread.label if thread else None,
         subject=ask.subject or (thread.subject if thread else None),
         content=ask.content,
         summary=ask.summary,

@@ -157,7 +157,7 @@ class _Lists:
 
     def take_near(self, near: Sequence[Candidate], asked: Asked) -> None:
         """The list by meaning, down to what is relevant at all."""
-        scored = [(each, asked.embedder.relevance(each.score)) for each in near]
+        scored = [(each, asked.embedder.relevance(each.cosine)) for each in near]
         self._take(Source.VECTOR, [pair for pair in scored if pair[1] >= LEAST_RELEVANCE])
 
     def take_matches(self, matches: Sequence[Match]) -> None:
@@ -201,8 +201,7 @@ async def _near(
     return await vectors.candidates(
         db,
         caller.workspace_id,
-        asked.generation,
-        asked.vector,
+        asked.point,
         ask.wanted,
         limit=_DEPTH,
         now=engine.now(),

@@ -15,10 +15,11 @@ from recollect.domain import MemoryId, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.errors import Unavailable
 from recollect.models.embed import Embedder, Identity, Purpose, Vector
-from recollect.store import generations, jobs, vectors
+from recollect.store import generations, jobs, vector_indexes, vectors
 from recollect.store.generations import Generation, Lacking, Space
 from recollect.store.jobs import NewJob
 from recollect.store.pool import Db
+from recollect.store.vectors import Point
 
 TEND = NewJob("tend_vectors")
 DROP = "drop_vectors"
@@ -53,10 +54,9 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query's vector in the serving generation, and how to read the cosines."""
+    """A query's place in the serving space, and how to read the cosines."""
 
-    generation: int
-    vector: Vector
+    point: Point
     embedder: Embedder
 
 
@@ -88,7 +88,7 @@ async def embed_query(engine: Engine, workspace_id: WorkspaceId, text: str) -> A
         return None
     if len(vector) != space.serving.dimension:
         return None
-    return Asked(space.serving.number, vector, embedder)
+    return Asked(Point(space.serving.number, vector, is_indexed=space.is_indexed), embedder)
 
 
 async def current_space(engine: Engine, workspace_id: WorkspaceId) -> Space:
@@ -226,7 +226,11 @@ async def _settle(engine: Engine, workspace_id: WorkspaceId, target: Generation)
 
 
 async def drop_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
-    """Delete the vectors of retired generations, a batch at a time."""
+    """Delete the vectors of retired generations, a batch at a time, and their index."""
+    async with engine.pool.writing(workspace_id) as db:
+        names = await vector_indexes.forget_retired(db, workspace_id)
+    for name in names:
+        await vector_indexes.drop(engine.pool.url, name)
     while True:
         async with engine.pool.writing(workspace_id) as db:
             dropped = await generations.drop_retired(db, workspace_id, _DROP_BATCH)

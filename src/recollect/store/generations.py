@@ -30,6 +30,8 @@ class Space:
     embedder: str | None
     serving: Generation | None
     filling: Generation | None
+    # Whether the serving generation has a vector index.
+    is_indexed: bool = False
 
 
 _EMBEDDER = "SELECT embedder FROM workspace WHERE id = %(workspace_id)s"
@@ -47,7 +49,21 @@ async def space(db: Db, workspace_id: WorkspaceId) -> Space:
     async with db.cursor(row_factory=class_row(Generation)) as cursor:
         await cursor.execute(_IN_USE, values)
         by_state = {each.state: each for each in await cursor.fetchall()}
-    return Space(row[0] if row else None, by_state.get("serving"), by_state.get("filling"))
+    serving = by_state.get("serving")
+    is_indexed = bool(serving) and await _is_indexed(db, workspace_id, serving.number)
+    return Space(row[0] if row else None, serving, by_state.get("filling"), is_indexed)
+
+
+_INDEXED = """
+    SELECT is_ready FROM vector_index
+    WHERE workspace_id = %(workspace_id)s AND generation = %(generation)s
+"""
+
+
+async def _is_indexed(db: Db, workspace_id: WorkspaceId, generation: int) -> bool:
+    values = {"workspace_id": workspace_id, "generation": generation}
+    row = await (await db.execute(_INDEXED, values)).fetchone()
+    return bool(row and row[0])
 
 
 # Taken by every save, so that the switch, which takes it FOR UPDATE, waits for saves under way.

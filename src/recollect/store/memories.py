@@ -10,6 +10,7 @@ from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from recollect.domain import (
+    ANY,
     CURRENT,
     HISTORY,
     Filter,
@@ -30,11 +31,11 @@ from recollect.store.pool import Db
 # any generation: the one that serves, or, while a new model moves in, the one that still does.
 COLUMNS = """
     m.id, m.code, m.workspace_id, m.org_id, m.user_id, m.thread_id, t.code AS thread_code,
-    m.subject, m.content, m.summary, m.key, m.category, m.kind, m.tags, m.metadata, m.importance,
-    m.importance_base, m.pinned, m.expires_at, m.valid_from, m.valid_until, m.superseded_by,
-    m.lifecycle, m.scope, m.origin, m.origin_label, m.source_note, m.reason, m.quote,
-    m.wants_vector, m.created_at, m.updated_at, m.last_accessed_at, m.access_count, m.deleted_at,
-    m.version,
+    t.label AS thread_label, m.subject, m.content, m.summary, m.key, m.category, m.kind, m.tags,
+    m.metadata, m.importance, m.importance_base, m.pinned, m.expires_at, m.valid_from,
+    m.valid_until, m.superseded_by, m.lifecycle, m.scope, m.origin, m.origin_label, m.source_note,
+    m.reason, m.quote, m.wants_vector, m.created_at, m.updated_at, m.last_accessed_at,
+    m.access_count, m.deleted_at, m.version,
     EXISTS (
         SELECT FROM memory_vector v
         WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
@@ -64,6 +65,9 @@ def alive(now: datetime, view: View = CURRENT) -> dict[str, Any]:
 
 MATCHES = """
     (%(thread_id)s::uuid IS NULL OR m.thread_id = %(thread_id)s)
+    AND (%(agent)s::text IS NULL OR m.thread_id IN (
+        SELECT named.id FROM thread named
+        WHERE named.workspace_id = %(workspace_id)s AND named.agent = %(agent)s))
     AND (%(subject)s::text IS NULL OR m.subject = %(subject)s)
     AND (%(categories)s::text[] IS NULL
          OR coalesce(m.category, %(uncategorised)s) = ANY(%(categories)s))
@@ -77,6 +81,7 @@ def matching(wanted: Filter) -> dict[str, Any]:
     """The values `MATCHES` names."""
     return {
         "thread_id": wanted.thread_id,
+        "agent": wanted.agent,
         "subject": wanted.subject,
         "categories": None if wanted.categories is None else list(wanted.categories),
         "uncategorised": wanted.uncategorised,
@@ -136,6 +141,7 @@ _FIND_ALL = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s) AND {LIVE}
 """
+_FIND_ALL_MATCHING = f"{_FIND_ALL} AND {MATCHES}"
 
 
 async def find_all(
@@ -144,10 +150,13 @@ async def find_all(
     ids: Sequence[MemoryId],
     now: datetime,
     view: View = CURRENT,
+    wanted: Filter = ANY,
 ) -> dict[MemoryId, Memory]:
-    """Those of the ids that are alive in this workspace."""
+    """Those of the ids that are alive in this workspace, and wanted."""
     values = {"workspace_id": workspace_id, "ids": list(ids), **alive(now, view)}
-    return {memory.id: memory for memory in await _fetch(db, _FIND_ALL, values)}
+    query = _FIND_ALL if wanted.is_open else _FIND_ALL_MATCHING
+    found = await _fetch(db, query, values | matching(wanted))
+    return {memory.id: memory for memory in found}
 
 
 _LOCK_BY_ID = """

@@ -14,7 +14,7 @@ from recollect.store.pool import Db
 
 _COLUMNS = f"""
     t.id, t.code, t.workspace_id, t.agent, t.subject, t.metadata, t.state, t.state_version,
-    t.created_at, t.updated_at, t.expires_at, t.turn_count,
+    t.created_at, t.updated_at, t.expires_at, t.turn_count, t.label,
     (SELECT count(*) FROM memory m
      WHERE m.workspace_id = t.workspace_id AND m.thread_id = t.id AND {LIVE}
     ) AS memory_count
@@ -23,22 +23,26 @@ _COLUMNS = f"""
 _INSERT = """
     INSERT INTO thread (
         workspace_id, id, code, agent, subject, metadata, state, state_version, created_at,
-        updated_at, expires_at
+        updated_at, expires_at, label
     ) VALUES (
         %(workspace_id)s, %(id)s, %(code)s, %(agent)s, %(subject)s, %(metadata)s, %(state)s,
-        %(state_version)s, %(created_at)s, %(updated_at)s, %(expires_at)s
+        %(state_version)s, %(created_at)s, %(updated_at)s, %(expires_at)s, %(label)s
     )
+    ON CONFLICT (workspace_id, label) DO NOTHING
+    RETURNING id
 """
 
 
-async def insert(db: Db, thread: Thread) -> None:
-    """Store a new thread and the first version of its state."""
+async def insert(db: Db, thread: Thread) -> bool:
+    """Store a new thread and the first version of its state; False when its label is taken."""
     values = asdict(thread) | {
         "metadata": Jsonb(dict(thread.metadata)),
         "state": Jsonb(dict(thread.state)),
     }
-    await db.execute(_INSERT, values)
+    if await (await db.execute(_INSERT, values)).fetchone() is None:
+        return False
     await _keep_version(db, thread, reasoning=None, at=thread.created_at)
+    return True
 
 
 _FIND_BY_ID = f"""
@@ -62,6 +66,49 @@ async def find(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Th
             query, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, **alive(now)}
         )
         return await cursor.fetchone()
+
+
+_FIND_BY_LABEL = f"""
+    SELECT {_COLUMNS} FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND t.label = %(label)s
+"""
+
+
+async def find_labelled(
+    db: Db, workspace_id: WorkspaceId, label: str, now: datetime
+) -> Thread | None:
+    """The thread that another system calls by this name; such a thread's time is never up."""
+    async with db.cursor(row_factory=class_row(Thread)) as cursor:
+        await cursor.execute(
+            _FIND_BY_LABEL, {"workspace_id": workspace_id, "label": label, **alive(now)}
+        )
+        return await cursor.fetchone()
+
+
+async def find_or_create_labelled(db: Db, thread: Thread, now: datetime) -> tuple[Thread, bool]:
+    """The thread with this label, which is the given one if there was none; and whether so."""
+    assert thread.label
+    found = await find_labelled(db, thread.workspace_id, thread.label, now)
+    if found is None and await insert(db, thread):
+        return thread, True
+    # Somebody else was first: the insert has waited for their commit.
+    found = found or await find_labelled(db, thread.workspace_id, thread.label, now)
+    assert found
+    return found, False
+
+
+_NAMES_AGENT = """
+    SELECT EXISTS (
+        SELECT FROM thread t WHERE t.workspace_id = %(workspace_id)s AND t.agent = %(agent)s
+    )
+"""
+
+
+async def names_agent(db: Db, workspace_id: WorkspaceId, agent: str) -> bool:
+    """Whether some thread is this agent's."""
+    values = {"workspace_id": workspace_id, "agent": agent}
+    row = await (await db.execute(_NAMES_AGENT, values)).fetchone()
+    return bool(row and row[0])
 
 
 _IDENTIFY = """

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pgvector import HalfVector
-from psycopg.rows import class_row, dict_row
+from psycopg import sql
+from psycopg.rows import class_row
 
-from recollect.domain import CURRENT, Filter, Memory, MemoryId, ThreadId, View, WorkspaceId
-from recollect.store.memories import COLUMNS, LIVE, MATCHES, alive, matching, memory_from_row
+from recollect.domain import CURRENT, Filter, MemoryId, ThreadId, View, WorkspaceId
+from recollect.store.memories import LIVE, MATCHES, alive, matching
 from recollect.store.pool import Db
 
 _COPIED = """
@@ -92,89 +92,29 @@ async def insert_unchanged(
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """A memory and how close its vector is to the one asked about."""
-
-    memory: Memory
-    cosine: float
-
-
-# Exact, inside the workspace: left to itself the planner would take a vector index under a filter
-# and lose nearly every right answer; `+ 0` hides the order from any index. `m` stands for the
-# vector's row: it has copies of all that is filtered by. Most searches filter by nothing and skip
-# `MATCHES`, which a prepared plan would try on every row (1.7 of 9 ms at 10,000 rows).
-_SCANNED = f"""
-    SELECT m.memory_id, (m.embedding <=> %(vector)s) + 0 AS distance
-    FROM memory_vector m
-    WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s AND {LIVE}
-"""
-_FIRST = "ORDER BY distance LIMIT %(limit)s"
-
-# The lateral step looks each memory up by its whole key, whatever the planner believes of the
-# table's size.
-_FOUND = f"""
-    SELECT found.*, 1 - near.distance AS cosine
-    FROM near
-    CROSS JOIN LATERAL (
-        SELECT {COLUMNS}
-        FROM memory m
-        LEFT JOIN thread t ON t.workspace_id = %(workspace_id)s AND t.id = m.thread_id
-        WHERE m.workspace_id = %(workspace_id)s AND m.id = near.memory_id
-        LIMIT 1
-    ) AS found
-    ORDER BY near.distance, found.importance DESC, found.created_at DESC, found.id
-"""
-
-
-_NEAREST = f"WITH near AS ({_SCANNED} {_FIRST}) {_FOUND}"
-_NEAREST_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST}) {_FOUND}"
-
-
-async def nearest(
-    db: Db,
-    workspace_id: WorkspaceId,
-    generation: int,
-    vector: NDArray[np.float32],
-    wanted: Filter,
-    *,
-    limit: int,
-    now: datetime,
-    view: View = CURRENT,
-) -> list[Near]:
-    """The live memories closest to a vector, closest first."""
-    async with db.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(
-            _NEAREST if wanted.is_open else _NEAREST_MATCHING,
-            {
-                "workspace_id": workspace_id,
-                "generation": generation,
-                "vector": HalfVector(vector),
-                **matching(wanted),
-                "limit": limit,
-                **alive(now, view),
-            },
-        )
-        return [_near(row) for row in await cursor.fetchall()]
-
-
-def _near(row: dict[str, Any]) -> Near:
-    cosine = row.pop("cosine")
-    return Near(memory_from_row(**row), cosine)
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory found by one list: just enough to rank it."""
+    """A memory found near a vector: just enough to rank it."""
 
     id: MemoryId
-    score: float
+    cosine: float
     importance: float
     thread_id: ThreadId | None
     created_at: datetime
 
 
-_RANKED = """
-    SELECT near.memory_id AS id, 1 - near.distance AS score, found.importance, found.thread_id,
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where to look: a vector, its generation, and whether that has an index in this workspace."""
+
+    generation: int
+    vector: NDArray[np.float32]
+    is_indexed: bool = False
+
+
+# The lateral step looks each memory up by its whole key, whatever the planner believes of the size
+# of the table.
+_WITH_TRAITS = """
+    SELECT near.memory_id AS id, 1 - near.distance AS cosine, found.importance, found.thread_id,
         found.created_at
     FROM near
     CROSS JOIN LATERAL (
@@ -185,32 +125,79 @@ _RANKED = """
     ) AS found
     ORDER BY near.distance, found.importance DESC, found.created_at DESC, near.memory_id
 """
-_CANDIDATES = f"WITH near AS ({_SCANNED} {_FIRST}) {_RANKED}"
-_CANDIDATES_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST}) {_RANKED}"
+
+# Exact, inside the workspace: left to itself the planner would take a vector index under a filter
+# and lose nearly every right answer. Materialised, each distance is computed once. `m` is the row
+# of the vector, which has copies of all that is filtered by.
+_EXACT = f"""
+    WITH scanned AS MATERIALIZED (
+        SELECT m.memory_id, m.embedding <=> %(vector)s AS distance
+        FROM memory_vector m
+        WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s
+            AND {LIVE} AND {MATCHES}
+    ),
+    near AS (
+        SELECT memory_id, distance FROM scanned
+        ORDER BY distance
+        LIMIT %(limit)s
+    )
+    {_WITH_TRAITS}
+"""
+
+# By the workspace's own index. Its predicate is proven only by literals, so workspace and
+# generation stand in the text, and so must the dimension. What is not alive is passed over while
+# the index is read on.
+_BY_INDEX = f"""
+    WITH near AS MATERIALIZED (
+        SELECT m.memory_id,
+            (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}}) AS distance
+        FROM memory_vector m
+        WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} AND {LIVE}
+        ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
+        LIMIT %(limit)s
+    )
+    {_WITH_TRAITS}
+"""
+_READ_ON = sql.SQL(
+    "SET LOCAL hnsw.iterative_scan = 'relaxed_order'; SET LOCAL hnsw.ef_search = {effort}"
+)
+# How many places of the index a search considers. 200 found 0.998 or more of the exact ten at
+# 100,000 vectors; deeper lists need more.
+_LEAST_EFFORT = 200
+_MOST_EFFORT = 1_000
 
 
 async def candidates(
     db: Db,
     workspace_id: WorkspaceId,
-    generation: int,
-    vector: NDArray[np.float32],
+    point: Point,
     wanted: Filter,
     *,
     limit: int,
     now: datetime,
     view: View = CURRENT,
 ) -> list[Candidate]:
-    """The memories closest to a vector by cosine, closest first."""
-    async with db.cursor(row_factory=class_row(Candidate)) as cursor:
-        await cursor.execute(
-            _CANDIDATES if wanted.is_open else _CANDIDATES_MATCHING,
-            {
-                "workspace_id": workspace_id,
-                "generation": generation,
-                "vector": HalfVector(vector),
-                **matching(wanted),
-                "limit": limit,
-                **alive(now, view),
-            },
+    """The live memories closest to a vector by cosine, closest first.
+
+    A filter, or another time than now, is answered exactly: under a filter an index loses answers.
+    """
+    values = {
+        "workspace_id": workspace_id,
+        "generation": point.generation,
+        "vector": HalfVector(point.vector),
+        **matching(wanted),
+        "limit": limit,
+        **alive(now, view),
+    }
+    query: sql.SQL | sql.Composed = sql.SQL(_EXACT)
+    if point.is_indexed and wanted == Filter() and view == CURRENT:
+        effort = min(max(2 * limit, _LEAST_EFFORT), _MOST_EFFORT)
+        await db.execute(_READ_ON.format(effort=sql.Literal(effort)))
+        query = sql.SQL(_BY_INDEX).format(
+            dimension=sql.Literal(len(point.vector)),
+            workspace_id=sql.Literal(workspace_id),
+            generation=sql.Literal(point.generation),
         )
+    async with db.cursor(row_factory=class_row(Candidate)) as cursor:
+        await cursor.execute(query, values)
         return await cursor.fetchall()

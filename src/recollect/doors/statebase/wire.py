@@ -1,10 +1,10 @@
 """What this door reads and writes. Every optional field may be null, and null means absent."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from recollect.domain import (
     Event,
@@ -16,6 +16,7 @@ from recollect.domain import (
     Turn,
     parse_ref,
 )
+from recollect.doors.values import Body, Label, Parameters, Tags, Time, clamped, iso
 from recollect.engine.change import Change
 from recollect.engine.recall import Hit, Recall
 from recollect.engine.save import Save
@@ -31,47 +32,8 @@ LONGEST_LIFE = timedelta(days=30)
 NOBODY = Ref(code="-")
 
 
-def _time(value: Any) -> Any:
-    """RFC 3339 as text; a time without a zone is taken as UTC."""
-    if not isinstance(value, str):
-        raise ValueError("a time in RFC 3339 is needed")  # noqa: TRY004 - pydantic wants it
-    try:
-        parsed = datetime.fromisoformat(value)
-        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError("a time in RFC 3339 is needed") from None
-
-
-def _within_reach(value: datetime) -> datetime:
-    if not 1 < value.year < 9999:
-        raise ValueError("the year is out of range")
-    return value
-
-
-Time = Annotated[
-    datetime,
-    BeforeValidator(
-        _time,
-        json_schema_input_type=Annotated[str, Field(json_schema_extra={"format": "date-time"})],
-    ),
-    AfterValidator(_within_reach),
-]
-Label = Annotated[str, Field(min_length=1, max_length=255)]
 Query = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
-Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=100)]
 Object = dict[str, Any]
-
-
-class Body(BaseModel):
-    """A JSON body: exact types, unknown fields ignored."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-
-class Parameters(BaseModel):
-    """A query string: numbers are parsed, unknown parameters ignored."""
-
-    model_config = ConfigDict(extra="ignore")
 
 
 # Memories.
@@ -295,11 +257,6 @@ def split(text: str | None) -> list[str] | None:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def clamped(asked: int | None, *, default: int, most: int) -> int:
-    """The limit to use: more than the most is the most."""
-    return min(asked or default, most)
-
-
 def memory_ref(text: str) -> Ref:
     """Any spelling of a memory's id."""
     ref = parse_ref(text, "mem_", "mem-")
@@ -375,11 +332,6 @@ def _memory(memory: Memory) -> dict[str, Any]:
 def session_id(code: str) -> str:
     """A thread's id at this door."""
     return f"sess_{code[:12]}"
-
-
-def iso(time: datetime) -> str:
-    """RFC 3339 in UTC."""
-    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 # Sessions.

@@ -1,0 +1,59 @@
+"""Conversations as other systems name them: found by any id, or by a label of the client's own."""
+
+from dataclasses import dataclass
+from uuid import uuid4
+
+from recollect.domain import Caller, Ref, Right, Thread, ThreadId, new_code
+from recollect.engine.core import Engine
+from recollect.store import threads
+from recollect.store.pool import Db
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A conversation by name; `ref` is what the name would be an id of, if it can be one."""
+
+    name: str
+    ref: Ref | None = None
+    # Whose conversation it is, should it begin now.
+    agent: str | None = None
+
+
+async def find_channel(engine: Engine, caller: Caller, channel: Channel) -> Ref | None:
+    """The thread of that name; None when there is none, and none is made."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        thread = await _find(engine, db, caller, channel)
+    return Ref(id=thread.id) if thread else None
+
+
+async def enter_channel(engine: Engine, db: Db, caller: Caller, channel: Channel) -> Thread:
+    """The thread of that name, made in this transaction when there is none."""
+    found = await _find(engine, db, caller, channel)
+    if found:
+        return found
+    now = engine.now()
+    wished = Thread(
+        id=ThreadId(uuid4()),
+        code=new_code(),
+        workspace_id=caller.workspace_id,
+        agent=channel.agent,
+        subject=None,
+        metadata={},
+        state={},
+        state_version=0,
+        created_at=now,
+        updated_at=now,
+        label=channel.name,
+    )
+    thread, is_new = await threads.find_or_create_labelled(db, wished, now)
+    if is_new:
+        await engine.note(db, caller, "session.created", {}, thread_code=thread.code)
+    return thread
+
+
+async def _find(engine: Engine, db: Db, caller: Caller, channel: Channel) -> Thread | None:
+    found = None
+    if channel.ref:
+        found = await threads.find(db, caller.workspace_id, channel.ref, engine.now())
+    return found or await threads.find_labelled(db, caller.workspace_id, channel.name, engine.now())

@@ -1,0 +1,126 @@
+"""Vector indexes: a partial one for each large workspace, built and dropped beside its traffic."""
+
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from recollect.domain import WorkspaceId
+from recollect.store.pool import Db
+
+# Up to here an index can hold the vectors; beyond, the exact scan serves.
+MOST_DIMENSIONS = 4_000
+
+# everywhere: finds the workspaces worth an index. The tally of words counts memories already.
+_LARGE = """
+    SELECT tally.workspace_id, g.number, g.dimension
+    FROM (
+        SELECT workspace_id FROM word_tally
+        GROUP BY workspace_id
+        HAVING sum(documents) >= %(least)s
+    ) AS tally
+    JOIN generation g ON g.workspace_id = tally.workspace_id AND g.state = 'serving'
+    LEFT JOIN vector_index i ON i.workspace_id = g.workspace_id AND i.generation = g.number
+    WHERE i.is_ready IS NOT TRUE AND g.dimension <= %(most_dimensions)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A generation whose vectors are many enough for an index."""
+
+    workspace_id: WorkspaceId
+    generation: int
+    dimension: int
+
+
+async def wanted(db: Db, least: int) -> list[Wanted]:
+    """Serving generations without an index in workspaces of at least so many memories."""
+    values = {"least": least, "most_dimensions": MOST_DIMENSIONS}
+    rows = await (await db.execute(_LARGE, values)).fetchall()
+    return [Wanted(*row) for row in rows]
+
+
+_NOTE = """
+    INSERT INTO vector_index (workspace_id, generation, name, is_ready)
+    VALUES (%(workspace_id)s, %(generation)s, %(name)s, %(is_ready)s)
+    ON CONFLICT (workspace_id, generation) DO UPDATE SET is_ready = EXCLUDED.is_ready
+"""
+
+
+async def note(db: Db, wanted: Wanted, *, is_ready: bool) -> None:
+    """Remember that an index is there, or on its way."""
+    await db.execute(
+        _NOTE,
+        {
+            "workspace_id": wanted.workspace_id,
+            "generation": wanted.generation,
+            "name": _name(wanted.workspace_id, wanted.generation),
+            "is_ready": is_ready,
+        },
+    )
+
+
+_PARTITION = """
+    SELECT tableoid::regclass::text FROM memory_vector
+    WHERE workspace_id = %(workspace_id)s
+    LIMIT 1
+"""
+
+
+async def partition(db: Db, workspace_id: WorkspaceId) -> str | None:
+    """The table that holds a workspace's vectors."""
+    row = await (await db.execute(_PARTITION, {"workspace_id": workspace_id})).fetchone()
+    return row[0] if row else None
+
+
+# Concurrently, so that saves go on; a build that was cut short leaves a broken index to drop first.
+_DROP = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {name}")
+_BUILD = sql.SQL(
+    "CREATE INDEX CONCURRENTLY {name} ON {table} "
+    "USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops) "
+    "WHERE workspace_id = {workspace_id} AND generation = {generation}"
+)
+# Session settings of a connection that nobody else uses.
+_ROOM = "SET maintenance_work_mem = '512MB'; SET max_parallel_maintenance_workers = 2"
+
+
+async def build(url: str, wanted: Wanted, table: str) -> None:
+    """Build the index; takes about a minute for 100,000 vectors."""
+    name = sql.Identifier(_name(wanted.workspace_id, wanted.generation))
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+        await db.execute(_ROOM)
+        await db.execute(_DROP.format(name=name))
+        await db.execute(
+            _BUILD.format(
+                name=name,
+                table=sql.Identifier(table),
+                dimension=sql.Literal(wanted.dimension),
+                workspace_id=sql.Literal(wanted.workspace_id),
+                generation=sql.Literal(wanted.generation),
+            )
+        )
+
+
+_RETIRED = """
+    DELETE FROM vector_index i USING generation g
+    WHERE i.workspace_id = %(workspace_id)s AND g.workspace_id = i.workspace_id
+        AND g.number = i.generation AND g.state = 'retired'
+    RETURNING i.name
+"""
+
+
+async def forget_retired(db: Db, workspace_id: WorkspaceId) -> list[str]:
+    """Forget the indexes of retired generations; their names, to drop them."""
+    rows = await (await db.execute(_RETIRED, {"workspace_id": workspace_id})).fetchall()
+    return [row[0] for row in rows]
+
+
+async def drop(url: str, name: str) -> None:
+    """Drop an index beside the traffic."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+        await db.execute(_DROP.format(name=sql.Identifier(name)))
+
+
+def _name(workspace_id: WorkspaceId, generation: int) -> str:
+    return f"near_{workspace_id.hex}_{generation}"
