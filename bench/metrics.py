@@ -87,9 +87,8 @@ def newest_leads(ranking: Sequence[str], newest: AbstractSet[str], older: Abstra
 
 def auroc(answerable: Sequence[float], unanswerable: Sequence[float]) -> float:
     """How often the best score of an answerable question is the higher one; ties count half."""
-    higher = np.array(answerable, dtype=np.float64)[:, None]
-    lower = np.array(unanswerable, dtype=np.float64)[None, :]
-    return float(np.mean(higher > lower) + np.mean(higher == lower) / 2)
+    wins = sum((high > low) + (high == low) / 2 for high in answerable for low in unanswerable)
+    return wins / (len(answerable) * len(unanswerable))
 
 
 @dataclass(frozen=True, slots=True)

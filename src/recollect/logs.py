@@ -21,6 +21,8 @@ def configure_logging(level: str, style: str) -> None:
         if style == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
+    # It logs sentences with values in them; what went wrong there is told by our own events.
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -16,6 +16,9 @@ from recollect.doors import docs
 from recollect.doors.front import Door, Front, bearer
 from recollect.doors.limits import Limiter
 from recollect.doors.statebase import app as statebase
+from recollect.doors.tools import agents
+from recollect.doors.tools import app as tools
+from recollect.doors.tools.mcp_http import Mcp
 from recollect.engine.core import Engine
 from recollect.engine.keys import KeyRing
 from recollect.health import Health
@@ -36,7 +39,13 @@ class Server:
         self.ring = KeyRing(engine.pool, engine.now)
         self.health = Health(engine)
         self.worker = Worker(engine, slots=settings.workers, measures=self.measures)
-        self.doors: list[Door] = [statebase.door(engine)]
+        self._mcp = Mcp(engine, settings.names)
+        self.doors: list[Door] = [
+            statebase.door(engine),
+            tools.door(engine),
+            agents.door(engine),
+            self._mcp.door,
+        ]
         self.app: ASGIApp = Front(
             self.doors,
             self._house(),
@@ -48,12 +57,13 @@ class Server:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """The worker and the listener, for as long as the block lasts."""
+        """The worker, the listener and MCP, for as long as the block lasts."""
         tasks = [asyncio.create_task(self._listen())]
         if self._settings.workers:
             tasks.append(asyncio.create_task(self.worker.run()))
         try:
-            yield
+            async with self._mcp.running():
+                yield
         finally:
             self.health.is_leaving = True
             for task in tasks:

@@ -6,7 +6,7 @@
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +15,9 @@ from typing import Any
 from recollect.errors import Invalid
 
 PREFIX = "RECOLLECT_"
+
+# To listen everywhere is no name to be called by.
+_NO_NAMES = {"", "0.0.0.0", "::"}  # noqa: S104
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class Settings:
 
     host: str = _setting("Address to listen on.", "127.0.0.1")
     port: int = _setting("Port to listen on.", 8484)
+    hosts: str | None = _setting(
+        "Names it is reached by beside this machine's own, separated by commas. "
+        "`/mcp` answers under no other.",
+        None,
+    )
     data_dir: Path | None = _setting(
         "Where the embedded database and the model cache live. Default: a directory of the user's.",
         None,
@@ -81,6 +89,13 @@ class Settings:
     )
 
     @property
+    def names(self) -> list[str]:
+        """The names it is reached by, beside this machine's own, as they stand in an address."""
+        told = [self.host, *(self.hosts or "").split(",")]
+        found = [name.strip() for name in told if name.strip() not in _NO_NAMES]
+        return [f"[{name}]" if ":" in name and name[0] != "[" else name for name in found]
+
+    @property
     def embedding_deadline(self) -> timedelta:
         """The deadline as a duration."""
         return timedelta(milliseconds=self.embedding_deadline_ms)
@@ -107,6 +122,12 @@ def read_settings(
     )
     _check(settings)
     return settings
+
+
+def take_key(environment: MutableMapping[str, str] | None = None) -> str | None:
+    """The key a command presents; taken out of the environment, so that no child inherits it."""
+    env = os.environ if environment is None else environment
+    return env.pop(PREFIX + "KEY", None) or None
 
 
 def documented() -> list[tuple[str, str, Any]]:

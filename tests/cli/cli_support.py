@@ -56,30 +56,27 @@ def recollect(*arguments: object, cwd: Path = Path("/"), **more: str) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def interrupt(*arguments: object, when: str, by: signal.Signals, **more: str) -> Ran:
-    """Run `recollect`, send it a signal once it has printed `when`, and see how it ends."""
+def interrupt_once(holds: Callable[[], bool], *arguments: object, by: signal.Signals) -> Ran:
+    """Run `recollect`, send it a signal once something holds, and see how it ends."""
     with (
+        tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as err,
         subprocess.Popen(
             [sys.executable, "-m", "recollect", *[str(each) for each in arguments]],
-            stdout=subprocess.PIPE,
+            stdout=out,
             stderr=err,
-            text=True,
             cwd="/",
-            env=environment(**more),
+            env=environment(PYTHONUNBUFFERED="1"),
         ) as process,
     ):
-        assert process.stdout
-        heard = ""
-        for line in process.stdout:
-            heard += line
-            if when in line:
-                process.send_signal(by)
-                break
-        heard += process.stdout.read()
+        try:
+            wait_until(holds, PATIENCE)
+        finally:
+            process.send_signal(by)
         code = process.wait(PATIENCE)
+        out.seek(0)
         err.seek(0)
-        return Ran(code, heard, err.read())
+        return Ran(code, out.read(), err.read())
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import signal
 import stat
 import tarfile
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cli_support import FASTER, answers, contents, recollect, wait_until
+from cli_support import FASTER, answers, contents, interrupt_once, recollect, wait_until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ from tests.support.running import Running
 BINARIES = find_binaries(None)
 
 
+@pytest.mark.slow
 def test_a_backup_of_a_running_house_restores_to_the_same_answers(
     house: Running, desk: Path
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_house_that_is_not_empty_is_left_as_it_is(restored: Path, backup: Path
     assert "This house is not empty: it holds " in refused.err
 
 
+@pytest.mark.slow
 def test_a_house_that_was_made_and_never_used_can_be_filled(backup: Path, desk: Path) -> None:
     made = recollect("migrate", "--data-dir", desk / "data")
 
@@ -262,6 +265,32 @@ def test_a_server_newer_than_our_programs_is_named(databases: TestDatabases, des
     assert not (desk / "house.tar").exists()
 
 
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_backup_that_is_interrupted_leaves_nothing(
+    restored: Path, desk: Path, by: signal.Signals
+) -> None:
+    with attach(restored) as held, psycopg.connect(held.admin_url) as db:
+        db.execute("LOCK TABLE memory")  # so that it cannot get to its end
+
+        ended = interrupt_once(
+            lambda: _is_blocked(held.admin_url),
+            "backup",
+            desk / "house.tar",
+            "--data-dir",
+            restored,
+            by=by,
+        )
+
+    assert (ended.code, ended.out, ended.err) == (128 + by, "", "")
+    assert [each.name for each in desk.iterdir()] == ["data"]
+
+
+def _is_blocked(url: str) -> bool:
+    with psycopg.connect(url) as db:
+        found = db.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+    return found != (0,)
+
+
 @pytest.mark.slow
 def test_a_backup_under_load_is_one_moment(house: Running, restored: Path, desk: Path) -> None:
     busy = Running(restored, **FASTER)
@@ -375,5 +404,5 @@ class _Pieces(asyncio.StreamReader):
         super().__init__()
         self._pieces = pieces
 
-    async def read(self, n: int = -1) -> bytes:  # noqa: ARG002 - as a stream is asked
+    async def read(self, n: int = -1) -> bytes:
         return self._pieces.pop(0) if self._pieces else b""

@@ -29,6 +29,7 @@ def bare_url(databases: TestDatabases) -> str:
     return f"postgresql://{name}@/{name}?host={host}"
 
 
+@pytest.mark.slow
 def test_a_house_moves_to_another_server_and_answers_the_same(
     house: Running, restored: Path, databases: TestDatabases
 ) -> None:

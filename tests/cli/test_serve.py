@@ -7,9 +7,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
-from cli_support import FASTER, interrupt, processes, recollect
+from cli_support import FASTER, interrupt_once, processes, recollect
 
+from recollect.embedded import attach
 from tests.support.running import Running, running_house
 
 
@@ -79,10 +81,21 @@ def test_a_port_in_use_is_named_before_anything_is_made(desk: Path) -> None:
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_a_worker_ends_quietly(house: Running, by: signal.Signals) -> None:
-    ended = interrupt("work", "--data-dir", house.data_dir, when="Working.", by=by)
+def test_a_worker_ends_quietly(restored: Path, by: signal.Signals) -> None:
+    with attach(restored) as held:
+        before = _listeners(held.admin_url)
 
-    assert (ended.code, ended.err) == (0, "")
+        ended = interrupt_once(
+            lambda: _listeners(held.admin_url) > before, "work", "--data-dir", restored, by=by
+        )
+
+    assert (ended.code, ended.out, ended.err) == (0, "Working. Stop with Ctrl-C.\n", "")
+
+
+def _listeners(url: str) -> int:
+    with psycopg.connect(url) as db:
+        rows = db.execute("SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").fetchall()
+    return len(rows)
 
 
 def test_a_misspelt_setting_is_named_and_the_right_one_with_it() -> None:

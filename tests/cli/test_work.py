@@ -41,6 +41,7 @@ def buried(restored: Path) -> str:
     return job
 
 
+@pytest.mark.slow
 def test_a_buried_job_is_shown_retried_and_done(restored: Path, buried: str) -> None:
     shown = recollect("jobs", "list", "--status", "buried", "--data-dir", restored)
     retried = recollect("jobs", "retry", buried, "--data-dir", restored)

@@ -48,8 +48,9 @@ class Graph:
     total: int
 
 
-async def reach_of(engine: Engine, caller: Caller, agent: str) -> Filter:
-    """Which memories are an agent's; raise `NotFound` for one that nobody has named."""
+async def reach_of(engine: Engine, caller: Caller, agent: str, right: Right) -> Filter:
+    """Which memories are an agent's, for a purpose; raise `NotFound` for one nobody has named."""
+    caller.require(right)
     if agent == EVERYBODY:
         return ANY
     async with engine.reading(caller) as db:

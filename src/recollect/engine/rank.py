@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from math import fsum
 
-from recollect.domain import MemoryId, Relation
+from recollect.domain import MemoryId, Relation, ThreadId
 from recollect.store.links import Step
 
 RRF_K = 60  # the original paper's value, not tuned; the contract states it
@@ -74,6 +74,31 @@ def fuse(lists: Mapping[Source, Sequence[Scored]]) -> list[Fused]:
         Fused(memory_id, fsum(1 / (RRF_K + listed.rank) for listed in found), tuple(found))
         for memory_id, found in places.items()
     ]
+
+
+# What the best of a thread is worth to each memory of it, beside its own evidence.
+THREAD_SHARE = 0.5
+
+
+def in_threads(
+    found: Sequence[tuple[MemoryId, float, ThreadId | None]],
+) -> list[Scored]:
+    """Candidates of one list, best first, by their own score and by the best of their thread.
+
+    A conversation that has one strong hit is probably the one that is meant. A memory of no thread
+    is a thread by itself, so without threads the order is that of the scores alone.
+    """
+    best: dict[ThreadId, float] = {}
+    for _, score, thread in found:
+        if thread is not None:
+            best[thread] = max(score, best.get(thread, score))
+    return sorted(
+        (
+            Scored(memory_id, score + THREAD_SHARE * (best[thread] if thread else score))
+            for memory_id, score, thread in found
+        ),
+        key=lambda each: -each.score,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,16 @@ from recollect.domain import (
 )
 from recollect.engine import spaces
 from recollect.engine.core import Engine
-from recollect.engine.rank import Listed, Scored, Source, Traits, fuse, ordered, spread
+from recollect.engine.rank import (
+    Listed,
+    Scored,
+    Source,
+    Traits,
+    fuse,
+    in_threads,
+    ordered,
+    spread,
+)
 from recollect.engine.spaces import Asked
 from recollect.engine.words import query_terms
 from recollect.errors import Invalid
@@ -157,13 +166,15 @@ class _Lists:
 
     def take_near(self, near: Sequence[Candidate], asked: Asked) -> None:
         """The list by meaning, down to what is relevant at all."""
-        scored = [(each, asked.embedder.relevance(each.cosine)) for each in near]
-        self._take(Source.VECTOR, [pair for pair in scored if pair[1] >= LEAST_RELEVANCE])
+        kept = [each for each in near if asked.embedder.relevance(each.cosine) >= LEAST_RELEVANCE]
+        self._take(Source.VECTOR, kept, [each.cosine for each in kept])
 
     def take_matches(self, matches: Sequence[Match]) -> None:
-        """The list by words, down to what shares enough of them."""
+        """The list by words, down to what shares enough of them; only with the phrases, if any."""
         kept = [each for each in matches if each.coverage >= LEAST_COVERAGE]
-        self._take(Source.WORDS, [(each, each.score) for each in kept])
+        if any(each.has_phrases for each in kept):
+            kept = [each for each in kept if each.has_phrases]
+        self._take(Source.WORDS, kept, [each.score for each in kept])
 
     def take_linked(self, linked: Sequence[Scored], known: dict[MemoryId, Memory]) -> None:
         """The list by links."""
@@ -190,9 +201,12 @@ class _Lists:
             for memory_id, each in self._known.items()
         }
 
-    def _take(self, source: Source, found: Sequence[tuple[Candidate | Match, float]]) -> None:
-        self.by_source[source] = [Scored(each.id, score) for each, score in found]
-        self._known |= {each.id: each for each, _ in found}
+    def _take(
+        self, source: Source, kept: Sequence[Candidate | Match], scores: Sequence[float]
+    ) -> None:
+        found = [(each.id, score, each.thread_id) for each, score in zip(kept, scores, strict=True)]
+        self.by_source[source] = in_threads(found)
+        self._known |= {each.id: each for each in kept}
 
 
 async def _near(
@@ -211,7 +225,7 @@ async def _near(
 
 async def _matches(engine: Engine, db: Db, caller: Caller, ask: Search) -> list[Match]:
     query = query_terms(ask.query)
-    found = await words.search(
+    found = await words.search_conversations(
         db,
         caller.workspace_id,
         query.words,

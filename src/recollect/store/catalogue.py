@@ -214,21 +214,20 @@ async def analyze(db: Db) -> None:
     await db.execute(_ANALYZE)
 
 
-# Partitions are reached through their table, whose policy holds then. api_key says who there is
-# and is looked at before any workspace is known.
+# api_key says who there is and is looked at before any workspace is known.
 _UNPROTECTED = """
     SELECT c.relname::text
     FROM pg_class c
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'workspace_id' AND NOT a.attisdropped
     WHERE c.relnamespace = to_regnamespace(quote_ident(current_schema()))
-        AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'api_key'
+        AND c.relkind IN ('r', 'p') AND c.relname <> 'api_key'
         AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
     ORDER BY c.relname
 """
 
 
 async def unprotected_tables(db: Db) -> list[str]:
-    """Data tables whose row-level security is not both enabled and forced."""
+    """Data tables and partitions whose row-level security is not both enabled and forced."""
     return [row[0] for row in await (await db.execute(_UNPROTECTED)).fetchall()]
 
 

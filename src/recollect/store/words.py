@@ -77,10 +77,11 @@ class Match:
     created_at: datetime
 
 
-# k1 = 1.2 and b = 0.75, as everywhere. `%(words)s` numbers the query's words, of which one may have
-# several forms (surface, stem): any of them covers the word, which weighs what its commonest form
-# does. A form that no memory has weighs most: a question about unknown things is covered little.
-_SEARCH = f"""
+# BM25 with k1 = 0.9 and b = 0.4, the usual constants for passages, which memories are.
+# `%(words)s` numbers the query's words, of which one may have several forms (surface, stem): a word
+# counts once, by the form that fits best, and weighs what its commonest form does. A word that no
+# memory has weighs most: a question about unknown things is covered little.
+_MATCHED = """
     WITH tally AS (
         SELECT greatest(sum(documents), 1)::float8 AS documents,
             greatest(sum(length), 1)::float8 AS length
@@ -104,21 +105,26 @@ _SEARCH = f"""
     word AS (
         SELECT word, min(weight) AS weight FROM form GROUP BY word
     ),
-    matched AS (
+    matched AS MATERIALIZED (
         SELECT posting.memory_id, form.word,
-            sum(form.weight * posting.frequency * 2.2 / (posting.frequency + 1.2 * (
-                0.25 + 0.75 * posting.length * tally.documents / tally.length))) AS score
+            word.weight * max(posting.frequency * 1.9 / (posting.frequency + 0.9 * (
+                0.6 + 0.4 * posting.length * tally.documents / tally.length))) AS value
         FROM posting
         JOIN form ON form.term = posting.term
+        JOIN word ON word.word = form.word
         CROSS JOIN tally
-        GROUP BY posting.memory_id, form.word
+        GROUP BY posting.memory_id, form.word, word.weight
     ),
     scored AS (
-        SELECT matched.memory_id, sum(matched.score) AS score, sum(word.weight) AS covered
+        SELECT matched.memory_id, sum(matched.value) AS score, sum(word.weight) AS covered
         FROM matched
         JOIN word ON word.word = matched.word
         GROUP BY matched.memory_id
-    ),
+    )
+"""
+
+_SEARCH = f"""
+    {_MATCHED},
     best AS (
         SELECT memory_id, score, covered FROM scored
         ORDER BY score DESC
@@ -186,6 +192,109 @@ async def search(
                 # Under a filter any match may be among the best; without one only few fall out.
                 "looked_up": 2**31 - 1 if is_narrowed else limit * 4 + 100,
                 "limit": limit,
+                **alive(now, view),
+            },
+        )
+        return await cursor.fetchall()
+
+
+# A memory of a conversation is also found by what was said right before and after it: each word
+# counts by the best of its own value, half of a direct neighbour's, a quarter of the next one's.
+_IN_CONVERSATION = f"""
+    {_MATCHED},
+    best AS MATERIALIZED (
+        SELECT scored.memory_id, place.thread_id, place.created_at
+        FROM (SELECT memory_id FROM scored ORDER BY score DESC LIMIT %(heads)s) AS scored
+        CROSS JOIN LATERAL (
+            SELECT m.thread_id, m.created_at FROM memory m
+            WHERE m.workspace_id = %(workspace_id)s AND m.id = scored.memory_id
+            LIMIT 1
+        ) AS place
+    ),
+    reach AS MATERIALIZED (
+        SELECT memory_id AS from_id, memory_id AS to_id, 1.0::float8 AS share FROM best
+        UNION ALL
+        SELECT best.memory_id, beside.id, 0.5 ^ beside.steps
+        FROM best
+        CROSS JOIN LATERAL (
+            (SELECT m.id, row_number() OVER () AS steps FROM (
+                SELECT m.id FROM memory m
+                WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = best.thread_id
+                    AND (m.created_at, m.id) < (best.created_at, best.memory_id)
+                ORDER BY m.created_at DESC, m.id DESC
+                LIMIT 2) AS m)
+            UNION ALL
+            (SELECT m.id, row_number() OVER () AS steps FROM (
+                SELECT m.id FROM memory m
+                WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = best.thread_id
+                    AND (m.created_at, m.id) > (best.created_at, best.memory_id)
+                ORDER BY m.created_at, m.id
+                LIMIT 2) AS m)
+        ) AS beside
+        WHERE best.thread_id IS NOT NULL
+    ),
+    gathered AS (
+        SELECT said.memory_id, said.word, max(said.value) AS value FROM (
+            SELECT reach.to_id AS memory_id, matched.word, matched.value * reach.share AS value
+            FROM reach
+            JOIN matched ON matched.memory_id = reach.from_id
+            UNION ALL
+            SELECT matched.memory_id, matched.word, matched.value
+            FROM matched
+            WHERE matched.memory_id IN (SELECT to_id FROM reach)
+        ) AS said
+        GROUP BY said.memory_id, said.word
+    ),
+    summed AS (
+        SELECT gathered.memory_id, sum(gathered.value) AS score, sum(word.weight) AS covered
+        FROM gathered
+        JOIN word ON word.word = gathered.word
+        GROUP BY gathered.memory_id
+    )
+    SELECT summed.memory_id AS id, summed.score,
+        summed.covered / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage,
+        found.has_phrases, found.importance, found.thread_id, found.created_at
+    FROM summed
+    CROSS JOIN LATERAL (
+        SELECT m.importance, m.thread_id, m.created_at, m.content ILIKE ALL(%(phrases)s)
+            AS has_phrases
+        FROM memory m
+        WHERE m.workspace_id = %(workspace_id)s AND m.id = summed.memory_id
+            AND {LIVE} AND {MATCHES}
+        LIMIT 1
+    ) AS found
+    ORDER BY found.has_phrases DESC, summed.score DESC, found.importance DESC,
+        found.created_at DESC, summed.memory_id
+"""
+
+
+async def search_conversations(
+    db: Db,
+    workspace_id: WorkspaceId,
+    query: Sequence[Sequence[str]],
+    wanted: Filter,
+    *,
+    phrases: Sequence[str] = (),
+    limit: int,
+    now: datetime,
+    view: View = CURRENT,
+) -> list[Match]:
+    """As `search`, with what was said around each memory in its thread; best first."""
+    forms = [(term, number) for number, word in enumerate(query) for term in word]
+    if not forms:
+        return []
+    is_narrowed = wanted != Filter() or bool(phrases)
+    async with db.cursor(row_factory=class_row(Match)) as cursor:
+        await cursor.execute(
+            _IN_CONVERSATION,
+            {
+                "workspace_id": workspace_id,
+                "terms": [term for term, _ in forms],
+                "words": [number for _, number in forms],
+                "phrases": [_containing(phrase) for phrase in phrases],
+                **matching(wanted),
+                # Under a filter any match may be among the best; without one only few fall out.
+                "heads": 2**31 - 1 if is_narrowed else limit,
                 **alive(now, view),
             },
         )

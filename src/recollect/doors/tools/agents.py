@@ -1,0 +1,173 @@
+"""`/agents/memories`: the memories of an agent to look at, change and link. Reads count nothing."""
+
+from typing import Annotated
+
+from fastapi import Query
+
+from recollect.domain import Caller, Ref, Relation, Right
+from recollect.doors.front import Door
+from recollect.doors.furnish import CallerOf, EngineOf
+from recollect.doors.tools import tools, wire
+from recollect.doors.tools.errors import answer_agents
+from recollect.doors.tools.furniture import credential, new_app, new_router
+from recollect.engine.browse import (
+    EVERYBODY,
+    browse,
+    graph,
+    neighbours,
+    reach_of,
+    require_within,
+)
+from recollect.engine.change import change
+from recollect.engine.core import Engine
+from recollect.engine.link import link, reopen, unlink
+from recollect.engine.save import save
+from recollect.engine.search import search
+from recollect.errors import NotFound
+
+router = new_router()
+
+Agent = Annotated[wire.AgentParameters, Query()]
+
+
+def door(engine: Engine) -> Door:
+    """The door, ready to be hung."""
+    app = new_app(
+        router,
+        engine,
+        answer_agents,
+        title="Recollect: memories of agents",
+        description="Memories and their graph, by agent. `agent_id` is a name that sessions "
+        "carry, or `default` for the whole workspace.",
+    )
+    return Door("agents", ("/agents/memories",), app, answer_agents, credential)
+
+
+@router.get("/agents/memories")
+async def list_memories(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.ListParameters, Query()]
+) -> wire.MemoryList:
+    """List memories."""
+    reach = await reach_of(engine, caller, parameters.agent_id, Right.READ)
+    found, total = await browse(
+        engine, caller, wire.to_browse(parameters, reach, default=50, most=200)
+    )
+    return wire.MemoryList(memories=[wire.from_memory(each) for each in found], total=total)
+
+
+@router.get("/agents/memories/search")
+async def search_memories(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.SearchParameters, Query()]
+) -> wire.SearchAnswer:
+    """Search memories by meaning, words and links."""
+    reach = await reach_of(engine, caller, parameters.agent_id, Right.READ)
+    return wire.from_found(
+        await search(engine, caller, wire.to_agent_search(parameters, reach))
+    )
+
+
+@router.get("/agents/memories/graph")
+async def get_graph(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.GraphParameters, Query()]
+) -> wire.GraphObject:
+    """Memories and the links among them."""
+    reach = await reach_of(engine, caller, parameters.agent_id, Right.READ)
+    ask = wire.to_browse(parameters, reach, default=200, most=500)
+    return wire.from_graph(await graph(engine, caller, ask))
+
+
+@router.get("/agents/memories/graph/neighbors")
+async def get_neighbours(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.NeighbourParameters, Query()]
+) -> wire.NeighbourObject:
+    """The memories around one."""
+    reach = await reach_of(engine, caller, parameters.agent_id, Right.READ)
+    ref = wire.memory_ref(parameters.memory_id)
+    await require_within(engine, caller, ref, reach)
+    depth = wire.clamped(parameters.depth, default=1, most=3)
+    found = await neighbours(engine, caller, ref, depth=depth, wanted=reach)
+    return wire.from_neighbours(found, parameters.exclude)
+
+
+@router.post("/agents/memories", status_code=201)
+async def create_memory(
+    engine: EngineOf, caller: CallerOf, agent: Agent, body: wire.SaveArguments
+) -> wire.Changed:
+    """Save a memory for an agent, who is known from then on."""
+    name = None if agent.agent_id == EVERYBODY else agent.agent_id
+    saved = await save(engine, caller, wire.to_save(body, agent=name))
+    return wire.Changed(success=True, memory=wire.from_memory(saved.memory))
+
+
+@router.put("/agents/memories/{memory_id}")
+async def change_memory(
+    engine: EngineOf, caller: CallerOf, memory_id: str, agent: Agent, body: wire.MemoryChange
+) -> wire.Changed:
+    """Change what is sent of a memory."""
+    ref = await _within(engine, caller, agent, memory_id, Right.WRITE)
+    changed = await change(engine, caller, ref, wire.to_change(body))
+    return wire.Changed(success=True, memory=wire.from_memory(changed))
+
+
+@router.delete("/agents/memories/{memory_id}")
+async def delete_memory(
+    engine: EngineOf,
+    caller: CallerOf,
+    memory_id: str,
+    parameters: Annotated[wire.DeleteParameters, Query()],
+) -> wire.Deleted:
+    """Forget a memory."""
+    await _within(engine, caller, parameters, memory_id, Right.DELETE)
+    given = wire.DeleteArguments(memory_id=memory_id, reason=parameters.reason)
+    result = await tools.memory_delete(engine, caller, given)
+    if not result.forgotten:
+        raise NotFound("memory")
+    return wire.Deleted(success=True, forgotten=True, message=result.message)
+
+
+@router.post("/agents/memories/{memory_id}/associations")
+async def link_memories(
+    engine: EngineOf,
+    caller: CallerOf,
+    memory_id: str,
+    agent: Agent,
+    body: wire.AssociationArguments,
+) -> wire.Linked:
+    """Link a memory to another; the same link again has its weight overwritten."""
+    ref = await _within(engine, caller, agent, memory_id, Right.WRITE)
+    association = await link(engine, caller, ref, wire.to_link(body))
+    return wire.Linked(success=True, association=wire.from_association(association))
+
+
+@router.delete("/agents/memories/{memory_id}/associations/{target_id}")
+async def unlink_memories(
+    engine: EngineOf,
+    caller: CallerOf,
+    memory_id: str,
+    target_id: str,
+    parameters: Annotated[wire.UnlinkParameters, Query()],
+) -> wire.Unlinked:
+    """Remove a link; what an `updates` had replaced is current again."""
+    ref = await _within(engine, caller, parameters, memory_id, Right.WRITE)
+    relation = Relation(parameters.relation_type)
+    await unlink(engine, caller, ref, wire.memory_ref(target_id), relation)
+    return wire.Unlinked(success=True)
+
+
+@router.post("/agents/memories/{memory_id}/reopen")
+async def reopen_memory(
+    engine: EngineOf, caller: CallerOf, memory_id: str, agent: Agent
+) -> wire.Changed:
+    """Make a replaced memory current again; what replaced it stays."""
+    ref = await _within(engine, caller, agent, memory_id, Right.WRITE)
+    return wire.Changed(success=True, memory=wire.from_memory(await reopen(engine, caller, ref)))
+
+
+async def _within(
+    engine: Engine, caller: Caller, agent: wire.AgentParameters, memory_id: str, right: Right
+) -> Ref:
+    """The memory's id, if it is the agent's."""
+    reach = await reach_of(engine, caller, agent.agent_id, right)
+    ref = wire.memory_ref(memory_id)
+    await require_within(engine, caller, ref, reach)
+    return ref

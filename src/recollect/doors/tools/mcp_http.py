@@ -1,0 +1,86 @@
+"""MCP over HTTP at `/mcp`: every POST stands for itself and brings its key."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+
+from fastapi import Request, Response
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from recollect.domain import Caller
+from recollect.doors.front import MIB, Door
+from recollect.doors.tools.errors import answer_mcp
+from recollect.doors.tools.furniture import credential, new_app, new_router
+from recollect.doors.tools.mcp_server import mcp_server
+from recollect.engine.core import Engine
+
+MOST_BYTES = 4 * MIB
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+# Set for each request by this door, read by the tool it calls; the SDK hands it on.
+_asking: ContextVar[Caller] = ContextVar("asking")
+
+
+class Mcp:
+    """The door to `/mcp`, and what must run while it is open."""
+
+    def __init__(self, engine: Engine, names: Sequence[str]) -> None:
+        self._sessions = StreamableHTTPSessionManager(
+            mcp_server(engine, _whoever_asks),
+            stateless=True,
+            json_response=True,
+            security_settings=_security([*_LOOPBACK, *names]),
+            max_request_body_size=MOST_BYTES,
+        )
+        router = new_router()
+        # Both spellings: a redirect would lose the key, or the body.
+        for path in ("/mcp", "/mcp/"):
+            router.add_api_route(path, self._speak, methods=["POST"])
+        app = new_app(
+            router,
+            engine,
+            answer_mcp,
+            title="Recollect: MCP",
+            description="The Model Context Protocol over Streamable HTTP, without sessions.",
+        )
+        self.door = Door("mcp", ("/mcp",), app, answer_mcp, credential, MOST_BYTES)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Serve for as long as the block lasts; once."""
+        return self._sessions.run()
+
+    async def _speak(self, _: Request) -> Response:
+        """One JSON-RPC message."""
+        return _Handed(self._hand_on)
+
+    async def _hand_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        token = _asking.set(scope["state"]["caller"])
+        try:
+            await self._sessions.handle_request(scope, receive, send)
+        finally:
+            _asking.reset(token)
+
+
+class _Handed(Response):
+    """An answer that another application writes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__()
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+async def _whoever_asks() -> Caller:
+    return _asking.get()
+
+
+def _security(names: Sequence[str]) -> TransportSecuritySettings:
+    """Only these names may be asked for, and only pages from them may ask: no rebound DNS."""
+    hosts = [spelt for name in names for spelt in (name, f"{name}:*")]
+    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
+    return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)

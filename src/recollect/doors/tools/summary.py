@@ -1,0 +1,42 @@
+"""Memories as text for a model: pure."""
+
+from collections.abc import Sequence
+
+from recollect.doors.tools.wire import RecalledMemory
+
+NOTHING_FOUND = "No memories were found."
+
+# How much of a forgotten memory its epitaph quotes.
+_PREVIEW_BYTES = 80
+
+
+def summary(memories: Sequence[RecalledMemory], total: int) -> str:
+    """The memories as a numbered Markdown list under a second-level heading."""
+    if not memories:
+        return NOTHING_FOUND
+    entries = [_entry(number, each) for number, each in enumerate(memories, start=1)]
+    return "\n\n".join([f"## Memories ({len(memories)} of {total})", *entries])
+
+
+def preview(content: str) -> str:
+    """The beginning of the first line, cut at a character."""
+    first = content.strip().splitlines()[0]
+    cut = first.encode()[:_PREVIEW_BYTES].decode(errors="ignore")
+    return cut if cut == first else cut + "…"
+
+
+def _entry(number: int, memory: RecalledMemory) -> str:
+    about = [
+        f"importance {memory.importance:.2f}",
+        f"relevance {memory.relevance_score:.2f}",
+        memory.created_at[:10],
+    ]
+    if memory.doubted:
+        about.append("doubted: it rests on something that no longer holds")
+    if memory.valid_until:
+        about.append(f"replaced on {memory.valid_until[:10]}")
+    heading = f"{number}. **{memory.memory_type}** ({', '.join(about)}) id {memory.id}"
+    # Indented, so that a line of it that looks like a heading or an entry stays inside its own.
+    indent = " " * (len(str(number)) + 2)
+    lines = (f"{indent}{line}".rstrip() for line in memory.content.strip().splitlines())
+    return "\n".join([heading, *lines])
