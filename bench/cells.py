@@ -50,6 +50,9 @@ class Cell:
     clients: int
     ours: Timing
     floor: Timing
+    # Answers of ours that the embedder was too late for: saved without a vector yet, or found by
+    # words alone.
+    late: int
 
     @property
     def ratio(self) -> float:
@@ -86,6 +89,7 @@ class Ours:
     """The same through the front door."""
 
     def __init__(self, port: int) -> None:
+        self.late = 0
         self._port = port
         self._visitors: dict[int, Visitor] = {}
 
@@ -105,11 +109,11 @@ class Ours:
         found = json.loads(answer)
         assert status == 200, answer
         assert found["data"], answer
-        assert not found["degraded"], answer
+        self.late += found["degraded"]
         return (took,)
 
     async def save(self, client: int, tenant: Tenant, text: str) -> Sequence[float]:
-        """Seconds for a save that had its vector in time."""
+        """Seconds for a save."""
         visitor = await self._visitor(client)
         began = perf_counter()
         status, answer = await visitor.ask(
@@ -117,7 +121,7 @@ class Ours:
         )
         took = perf_counter() - began
         assert status == 201, answer
-        assert json.loads(answer)["vector_available"], answer
+        self.late += not json.loads(answer)["vector_available"]
         return (took,)
 
     async def live(self, client: int, _: Tenant, __: str) -> Sequence[float]:
@@ -145,10 +149,11 @@ async def measure(
     for side in (bare, mine):
         await side.run(clients, _WARM_SECONDS)
         side.forget()
+    ours.late = 0
     while mine.timing.seconds < seconds:
         await bare.run(clients, min(_ROUND_SECONDS, seconds))
         await mine.run(clients, min(_ROUND_SECONDS, seconds))
-    return Cell(operation, clients, mine.timing, bare.timing)
+    return Cell(operation, clients, mine.timing, bare.timing, ours.late)
 
 
 async def overhead(clients: int, seconds: float, *, ours: Ours, tenant: Tenant) -> Timing:

@@ -34,6 +34,7 @@ def row(cell: Cell) -> str:
         f"{floor.part_milliseconds(0):>8.1f}{floor.part_milliseconds(1):>8.1f}"
         f"{_quantiles(floor)}{floor.per_second:>7.0f} |"
         f"{cell.ratio:>7.2f}{ours.per_second / floor.per_second:>7.2f}"
+        + (f"  {cell.late} of {len(ours.parts)} without the embedder" if cell.late else "")
     )
 
 
@@ -71,6 +72,7 @@ def as_json(cell: Cell) -> dict[str, Any]:
             "embed_ms": round(cell.floor.part_milliseconds(0), 3),
             "sql_ms": round(cell.floor.part_milliseconds(1), 3),
         },
+        "late": cell.late,
         "ratio_p50": round(cell.ratio, 3),
     }
 

@@ -1,6 +1,7 @@
 """Builds the parts of a process from its settings: the database, the embedders, the engine."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -8,7 +9,9 @@ from pathlib import Path
 
 from recollect.embedded import attach, default_data_dir
 from recollect.engine.core import Engine
+from recollect.errors import Unavailable
 from recollect.models.assemble import assemble
+from recollect.models.embed import Purpose
 from recollect.models.lazy import LazyBuiltin
 from recollect.settings import Settings
 from recollect.store.pool import Pool
@@ -54,3 +57,10 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
     finally:
         await embedders.aclose()
         await pool.close()
+
+
+async def warm(engine: Engine) -> None:
+    """Load the model now and not in somebody's first request; without one, words still work."""
+    embedder = engine.embedders.configured(None)
+    with contextlib.suppress(Unavailable):
+        await embedder.embed(["Good morning."], Purpose.QUERY, deadline=engine.embedding_deadline)

@@ -25,6 +25,7 @@ from tests.support.embedder import StubEmbedder
 from tests.support.house import Visitor, key_for, neighbour, new_caller, serve, visit
 from tests.support.routes import (
     Route,
+    door_named,
     fields_of_body,
     operation,
     routes_behind_no_door,
@@ -202,7 +203,7 @@ async def test_R195_R209_S41_another_workspaces_ids_do_not_exist_on_any_route(
         foreign = await furnished(http)
     own = await furnished(visitor.http)
     before = await dump(engine, foreigner.workspace_id)
-    [door] = server.doors
+    door = door_named(server, "statebase")
 
     crossed = {str(each): await send(visitor.http, each) for each in cases(door, own, foreign)}
     absent = {str(each): await send(visitor.http, each) for each in cases(door, own, NOBODYS)}
@@ -239,7 +240,7 @@ async def test_S41_every_spelling_of_a_foreign_id_is_as_unknown(
 
 
 async def test_every_route_has_a_crossing_or_no_place_for_an_id(server: Server) -> None:
-    [door] = server.doors
+    door = door_named(server, "statebase")
     crossed = {each.route for each in cases(door, NOBODYS, NOBODYS)}
 
     without = {str(route) for route in routes_of(door) if route not in crossed}
@@ -330,7 +331,7 @@ async def test_N01_S07_no_route_answers_without_a_good_key(
 ) -> None:
     good = await key_for(engine, caller.workspace_id)
     bad = await credentials(engine, caller, clock)
-    [door] = server.doors
+    door = door_named(server, "statebase")
     before = await dump(engine, caller.workspace_id)
 
     async with visit(server) as http:
@@ -424,7 +425,7 @@ NEEDS: dict[str, set[Right]] = {
 async def test_S23_each_route_needs_its_rights_and_no_others(
     visitor: Visitor, server: Server, engine: Engine
 ) -> None:
-    [door] = server.doors
+    door = door_named(server, "statebase")
     sets = {frozenset(Right) - {right} for right in Right}
     sets |= {frozenset(needs) for needs in NEEDS.values()}
     keys = {
@@ -467,7 +468,7 @@ async def test_S23_admin_is_no_right_to_data(
 ) -> None:
     key = await key_for(engine, visitor.caller.workspace_id, rights=[Right.ADMIN])
     things = await furnished(visitor.http)
-    [door] = server.doors
+    door = door_named(server, "statebase")
 
     async with visit(server) as http:
         statuses = {await send_as(http, case, key) for case in cases(door, things, things)}

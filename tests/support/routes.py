@@ -23,6 +23,12 @@ class Route:
         return f"{self.method} {self.path}"
 
 
+def door_named(server: Server, name: str) -> Door:
+    """One door of the composed application."""
+    [door] = [each for each in server.doors if each.name == name]
+    return door
+
+
 def routes_of(door: Door) -> list[Route]:
     """Every route behind a door, in the document or not."""
     assert isinstance(door.app, FastAPI)

@@ -10,7 +10,7 @@ import psycopg
 import uvloop
 
 from recollect import __version__
-from recollect.cli import backup, doctor, jobs, keys, migrate, move, reembed, serve, work
+from recollect.cli import backup, doctor, jobs, keys, mcp, migrate, move, reembed, serve, work
 from recollect.cli.arguments import add_command
 from recollect.cli.urls import check_url, shown
 from recollect.errors import Failure
@@ -28,7 +28,7 @@ Settings come from the environment (RECOLLECT_*, DATABASE_URL) and from recollec
 current directory. Every command but `move` and `restore` works beside a running server.
 """
 
-_COMMANDS = (serve, work, doctor, keys, backup, move, migrate, jobs, reembed)
+_COMMANDS = (serve, work, mcp, doctor, keys, backup, move, migrate, jobs, reembed)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,7 +6,7 @@ import sys
 from mcp.server.stdio import stdio_server
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.compose import open_database, open_engine
+from recollect.compose import open_database, open_engine, warm
 from recollect.domain import Caller
 from recollect.doors.tools.mcp_server import mcp_server
 from recollect.engine.core import Engine
@@ -40,6 +40,7 @@ async def run(settings: Settings, _: argparse.Namespace) -> int:
         await migrate(database.url)
         async with open_engine(settings, database) as engine:
             await _move_in(engine)
+            await warm(engine)
             # Not for its doors: for the worker and the news of revoked keys that run beside it.
             server = Server(settings, engine)
             async with server.running():

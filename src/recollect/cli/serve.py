@@ -10,11 +10,9 @@ from collections.abc import Generator
 import uvicorn
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.compose import data_dir, open_database, open_engine
-from recollect.engine.core import Engine
+from recollect.compose import data_dir, open_database, open_engine, warm
 from recollect.engine.keys import Admin, NewKey, create_key, move_in
-from recollect.errors import Invalid, Unavailable
-from recollect.models.embed import Purpose
+from recollect.errors import Invalid
 from recollect.server import Server
 from recollect.settings import Settings
 from recollect.store.migrate import migrate
@@ -48,7 +46,7 @@ async def run(settings: Settings, _: argparse.Namespace) -> int:
             async with open_engine(settings, database) as engine:
                 admin = await move_in(engine)
                 key = await create_key(engine, name="first") if admin else None
-                await _warm(engine)
+                await warm(engine)
                 server = Server(settings, engine)
                 async with server.running():
                     _greet(settings, listening, admin, key)
@@ -72,13 +70,6 @@ def _listen(settings: Settings) -> socket.socket:
             "Stop what is there or choose another `--port`."
         ) from error
     return listening
-
-
-async def _warm(engine: Engine) -> None:
-    """Load the model now and not in somebody's first request; without one, words still work."""
-    embedder = engine.embedders.configured(None)
-    with contextlib.suppress(Unavailable):
-        await embedder.embed(["Good morning."], Purpose.QUERY, deadline=engine.embedding_deadline)
 
 
 def _greet(

@@ -127,22 +127,18 @@ _WITH_TRAITS = """
 """
 
 # Exact, inside the workspace: left to itself the planner would take a vector index under a filter
-# and lose nearly every right answer. Materialised, each distance is computed once. `m` is the row
-# of the vector, which has copies of all that is filtered by.
-_EXACT = f"""
-    WITH scanned AS MATERIALIZED (
-        SELECT m.memory_id, m.embedding <=> %(vector)s AS distance
-        FROM memory_vector m
-        WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s
-            AND {LIVE} AND {MATCHES}
-    ),
-    near AS (
-        SELECT memory_id, distance FROM scanned
-        ORDER BY distance
-        LIMIT %(limit)s
-    )
-    {_WITH_TRAITS}
+# and lose nearly every right answer; `+ 0` hides the order from any index. `m` is the row of the
+# vector, which has copies of all that is filtered by. Most searches filter by nothing and are
+# spared `MATCHES`, which a prepared plan tries on every row. (At 10,000 rows: 7.5 ms; with
+# `MATCHES` 9.2; with the distances materialised as well 11.3; the bare scan 6.0.)
+_SCANNED = f"""
+    SELECT m.memory_id, (m.embedding <=> %(vector)s) + 0 AS distance
+    FROM memory_vector m
+    WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s AND {LIVE}
 """
+_FIRST = "ORDER BY distance LIMIT %(limit)s"
+_EXACT = f"WITH near AS ({_SCANNED} {_FIRST}) {_WITH_TRAITS}"
+_EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST}) {_WITH_TRAITS}"
 
 # By the workspace's own index. Its predicate is proven only by literals, so workspace and
 # generation stand in the text, and so must the dimension. What is not alive is passed over while
@@ -189,8 +185,8 @@ async def candidates(
         "limit": limit,
         **alive(now, view),
     }
-    query: sql.SQL | sql.Composed = sql.SQL(_EXACT)
-    if point.is_indexed and wanted == Filter() and view == CURRENT:
+    query: sql.SQL | sql.Composed = sql.SQL(_EXACT if wanted.is_open else _EXACT_MATCHING)
+    if point.is_indexed and wanted.is_open and view == CURRENT:
         effort = min(max(2 * limit, _LEAST_EFFORT), _MOST_EFFORT)
         await db.execute(_READ_ON.format(effort=sql.Literal(effort)))
         query = sql.SQL(_BY_INDEX).format(

@@ -61,9 +61,7 @@ async def search_memories(
 ) -> wire.SearchAnswer:
     """Search memories by meaning, words and links."""
     reach = await reach_of(engine, caller, parameters.agent_id, Right.READ)
-    return wire.from_found(
-        await search(engine, caller, wire.to_agent_search(parameters, reach))
-    )
+    return wire.from_found(await search(engine, caller, wire.to_agent_search(parameters, reach)))
 
 
 @router.get("/agents/memories/graph")

@@ -47,9 +47,7 @@ class ToolList(BaseModel):
 
 
 @router.get("/v1/tools")
-async def list_tools(
-    _: CallerOf, parameters: Annotated[ToolParameters, Query()]
-) -> ToolList:
+async def list_tools(_: CallerOf, parameters: Annotated[ToolParameters, Query()]) -> ToolList:
     """The tools, as OpenAI functions and as MCP tools."""
     offered = tools_for(parameters.process)
     return ToolList(

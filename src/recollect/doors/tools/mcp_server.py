@@ -132,16 +132,14 @@ async def _call(
     return protocol.CallToolResult(content=[_text(text)], structured_content=answer)
 
 
-async def _read(
-    engine: Engine, recognise: Recognise, uri: str
-) -> protocol.ReadResourceResult:
+async def _read(engine: Engine, recognise: Recognise, uri: str) -> protocol.ReadResourceResult:
     try:
         memory = await get(engine, await recognise(), wire.memory_ref(uri.removeprefix(_SCHEME)))
     except NotFound as failure:
         raise MCPError(protocol.INVALID_PARAMS, failure.message) from None
     except Failure as failure:
         raise MCPError(protocol.INVALID_REQUEST, failure.message) from None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - as above
         _note(error, "read")
         raise MCPError(protocol.INTERNAL_ERROR, MASKED) from None
     contents = protocol.TextResourceContents(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic.json_schema import JsonSchemaMode
 
 from recollect.domain import Caller, Right
 from recollect.doors.furnish import complaint
@@ -22,9 +22,7 @@ SAVED = "Memory saved successfully"
 NOT_THERE = "There is no such memory, or it was forgotten before."
 
 
-async def memory_save(
-    engine: Engine, caller: Caller, given: wire.SaveArguments
-) -> wire.SaveResult:
+async def memory_save(engine: Engine, caller: Caller, given: wire.SaveArguments) -> wire.SaveResult:
     """Keep a memory: embedded, indexed, linked to what is like it and to what is named."""
     saved = await save(engine, caller, wire.to_save(given))
     return wire.SaveResult(memory_id=str(saved.memory.id), success=True, message=SAVED)
@@ -53,9 +51,7 @@ async def memory_delete(
     """Hide a memory from every search and recall; what is not there is no error."""
     caller.require(Right.DELETE)  # also for what can be no id
     try:
-        memory = await forget(
-            engine, caller, wire.memory_ref(given.memory_id), reason=given.reason
-        )
+        memory = await forget(engine, caller, wire.memory_ref(given.memory_id), reason=given.reason)
     except NotFound:
         return wire.DeleteResult(forgotten=False, message=NOT_THERE)
     # Whoever may not read is not shown what it was.
@@ -173,30 +169,21 @@ def _invalid(error: ValidationError) -> Invalid:
     return complaint(error.errors(include_url=False, include_input=False))
 
 
-class _Untitled(GenerateJsonSchema):
-    """Without the titles pydantic makes up from names, which a model would have to read."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-
 def _schema(model: type[BaseModel], mode: JsonSchemaMode) -> dict[str, Any]:
     """A schema in one piece: not every client follows references."""
-    schema = model.model_json_schema(schema_generator=_Untitled, mode=mode)
-    return _inlined(schema, schema.pop("$defs", {}))
+    schema = model.model_json_schema(mode=mode)
+    schema.pop("description")  # the tool has its own
+    return _plain(schema, schema.pop("$defs", {}))
 
 
-def _inlined(schema: Any, parts: Mapping[str, Any]) -> Any:
-    match schema:
-        case {"$ref": str(ref)}:
-            return _inlined(parts[ref.rpartition("/")[2]], parts)
-        case dict():
-            return {
-                name: _inlined(value, parts)
-                for name, value in schema.items()
-                if name != "title" or not isinstance(value, str)
-            }
-        case list():
-            return [_inlined(each, parts) for each in schema]
-        case _:
-            return schema
+def _plain(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        return _plain(parts[schema["$ref"].rpartition("/")[2]], parts)
+    # Titles are made up from names and would only have to be read.
+    plain = {name: value for name, value in schema.items() if name != "title"}
+    if "properties" in plain:
+        fields: dict[str, Any] = plain["properties"]
+        plain["properties"] = {name: _plain(field, parts) for name, field in fields.items()}
+    if "items" in plain:
+        plain["items"] = _plain(plain["items"], parts)
+    return plain

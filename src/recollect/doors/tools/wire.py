@@ -4,7 +4,7 @@ The models are the one definition of the tools: every surface validates with the
 Schemas that models and clients are shown are made from them. Null means absent everywhere.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -35,9 +35,7 @@ MOST_ASSOCIATIONS = 100
 MemoryType = Literal[
     "fact", "preference", "decision", "identity", "event", "observation", "goal", "todo"
 ]
-RelationType = Literal[
-    "related_to", "updates", "contradicts", "caused_by", "result_of", "part_of"
-]
+RelationType = Literal["related_to", "updates", "contradicts", "caused_by", "result_of", "part_of"]
 RecallMode = Literal["hybrid", "recent", "important", "typed"]
 SortBy = Literal["recent", "importance", "most_accessed"]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -59,9 +57,10 @@ class Arguments(Body):
     @model_validator(mode="before")
     @classmethod
     def _drop_nulls(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            return {name: value for name, value in given.items() if value is not None}
-        return given
+        if not isinstance(given, dict):
+            return given
+        named = cast("dict[str, Any]", given)
+        return {name: value for name, value in named.items() if value is not None}
 
 
 # The tools.
@@ -104,9 +103,9 @@ class SaveArguments(Arguments):
         "The conversation it came from: an id, or any name of yours. Recall from the same "
         "conversation prefers it."
     )
-    associations: Annotated[
-        list[AssociationArguments], Field(max_length=MOST_ASSOCIATIONS)
-    ] = Field(default=[], description="Links to other memories.")
+    associations: Annotated[list[AssociationArguments], Field(max_length=MOST_ASSOCIATIONS)] = (
+        Field(default=[], description="Links to other memories.")
+    )
     key: Label | SkipJsonSchema[None] = _optional("A short label of yours, searched as words too.")
     tags: Tags = Field(default=[], description="Labels to filter by.")
     expires_at: Time | SkipJsonSchema[None] = _optional("RFC 3339; from then on it is gone.")
@@ -302,14 +301,17 @@ def _channel_to_enter(name: str | None, agent: str | None) -> Channel | None:
 def _links(given: list[AssociationArguments]) -> list[Link]:
     """Links to what can be an id at all; the others cannot exist and are passed over too."""
     found = [(parse_ref(each.target_id, "mem_", "mem-"), each) for each in given]
-    return [
-        Link(ref, Relation(each.relation_type), each.weight) for ref, each in found if ref
-    ]
+    return [Link(ref, Relation(each.relation_type), each.weight) for ref, each in found if ref]
 
 
 def _why(finding: Finding) -> list[Why]:
     return [
-        Why(source=place.source.value, rank=place.rank, score=place.score, path=list(place.path) or None)
+        Why(
+            source=place.source.value,
+            rank=place.rank,
+            score=place.score,
+            path=list(place.path) or None,
+        )
         for place in finding.places
     ]
 
@@ -469,7 +471,9 @@ class Deleted(DeleteResult):
     success: bool
 
 
-def to_browse(given: ListParameters | GraphParameters, reach: Filter, *, default: int, most: int) -> Browse:
+def to_browse(
+    given: ListParameters | GraphParameters, reach: Filter, *, default: int, most: int
+) -> Browse:
     """The verb's value."""
     return Browse(
         wanted=_within(reach, given.memory_type),

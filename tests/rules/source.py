@@ -1,0 +1,31 @@
+"""The source of Recollect, as rules read it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "src" / "recollect"
+
+
+def files() -> list[str]:
+    """Every Python file under `src/recollect`, relative to it."""
+    return sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
+
+
+def tree(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text("utf-8"), file)
+
+
+def texts(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every string in a tree with its line, docstrings left out, f-strings with their gaps."""
+    documentation = {
+        id(each.body[0].value)
+        for each in ast.walk(node)
+        if isinstance(each, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and each.body
+        and isinstance(each.body[0], ast.Expr)
+    }
+    for each in ast.walk(node):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+            if id(each) not in documentation:
+                yield each.value, each.lineno

@@ -1,0 +1,168 @@
+"""SQL stands in `store/`, and every statement on a data table names its workspace.
+
+Isolation is in the text of the query, so a test can read it there. A statement that serves all
+workspaces at once is marked by a comment directly above it: `# everywhere:` and the reason. It
+runs under `Pool.everywhere`, where row-level security lets it.
+"""
+
+import ast
+import importlib
+import re
+
+import pytest
+from psycopg import sql
+
+from tests.rules.source import ROOT, files, texts, tree
+
+STORE = [file for file in files() if file.startswith("store/")]
+
+# Who may speak SQL outside of `store/`, and why.
+OUTSIDE = {
+    "embedded/bootstrap.py": "a superuser makes the role, the database and the extensions: "
+    "there is no schema yet that a store could know",
+}
+
+STATEMENT = re.compile(
+    r"\s*(?:(?:SELECT|WITH|INSERT\s+INTO|DELETE\s+FROM|TRUNCATE|COPY|VACUUM|ANALYZE|LISTEN)\s"
+    r"|UPDATE\s+\w+\s+(?:\w+\s+)?SET\s|UPDATE\s+\{|BEGIN;|SET\s+(?:LOCAL|SESSION)\s|LOCK\s+TABLE\s"
+    r"|(?:CREATE|ALTER|DROP)\s+(?:\w+\s+)?(?:TABLE|INDEX|ROLE|DATABASE|EXTENSION|SCHEMA)\s)"
+)
+
+
+def data_tables() -> set[str]:
+    """Tables whose rows belong to a workspace, as the migrations make them."""
+    found: set[str] = set()
+    for file in sorted((ROOT / "store" / "migrations").glob("*.sql")):
+        text = re.sub(r"--[^\n]*", "", file.read_text("utf-8"))
+        for name, columns in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", text, re.DOTALL):
+            if re.search(r"^\s*workspace_id ", columns, re.MULTILINE):
+                found.add(name)
+    return found - {"api_key"}  # found by its digest; it is what says which workspace
+
+
+TABLES = data_tables()
+# A table whose name is filled in later may be any of them.
+TOUCHED = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|USING|TABLE)\s+(?:({'|'.join(TABLES)})\b|\{{)")
+
+
+def statements() -> list[tuple[str, str, str, bool]]:
+    """Every module-level SQL statement of the store: file, name, text, whether it is marked."""
+    found: list[tuple[str, str, str, bool]] = []
+    for file in STORE:
+        module = importlib.import_module(
+            "recollect." + file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        )
+        lines = (ROOT / file).read_text("utf-8").splitlines()
+        for node in tree(file).body:
+            if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+                continue
+            value = getattr(module, node.targets[0].id)
+            text = value.as_string() if isinstance(value, sql.Composable) else value
+            if isinstance(text, str) and STATEMENT.match(text):
+                marked = is_marked(lines, node.lineno)
+                found.append((file, node.targets[0].id, text, marked))
+    return found
+
+
+def is_marked(lines: list[str], line: int) -> bool:
+    """Whether the comment directly above this line says that the statement serves everybody."""
+    above = line - 2
+    while above >= 0 and lines[above].startswith("#"):
+        if lines[above].startswith("# everywhere: "):
+            return True
+        above -= 1
+    return False
+
+
+def names_its_workspace(text: str) -> bool:
+    """Whether each data table that a statement touches can be bound to the one workspace it names."""
+    return "%(workspace_id)s" in text and text.count("workspace_id") > len(TOUCHED.findall(text))
+
+
+def test_S40_the_rule_sees_the_tables_and_statements_there_are() -> None:
+    assert {"memory", "thread", "turn", "event", "job", "memory_vector", "idempotency"} <= TABLES
+    assert "api_key" not in TABLES
+    assert len(statements()) > 60
+
+
+@pytest.mark.parametrize(
+    ("text", "is_good"),
+    [
+        ("SELECT 1 FROM memory WHERE workspace_id = %(workspace_id)s AND id = %(id)s", True),
+        ("SELECT 1 FROM memory WHERE id = %(id)s", False),
+        (
+            "SELECT 1 FROM memory m JOIN thread t ON t.id = m.thread_id "
+            "WHERE m.workspace_id = %(workspace_id)s",
+            False,
+        ),
+        ("DELETE FROM turn WHERE workspace_id = %(other)s", False),
+        ("INSERT INTO job (workspace_id, id) VALUES (%(workspace_id)s, %(id)s)", True),
+        ("UPDATE memory SET pinned = true", False),
+        ("SELECT count(*) FROM {}", False),
+    ],
+)
+def test_S40_the_rule_can_tell_good_from_bad(text: str, *, is_good: bool) -> None:
+    assert bool(STATEMENT.match(text))
+    assert bool(TOUCHED.search(text))
+    assert names_its_workspace(text) == is_good
+
+
+def test_S40_every_statement_on_a_data_table_names_its_workspace() -> None:
+    nameless = [
+        f"{file}: {name}"
+        for file, name, text, marked in statements()
+        if TOUCHED.search(text) and not names_its_workspace(text) and not marked
+    ]
+
+    assert nameless == []
+
+
+def test_S40_what_is_marked_as_serving_everybody_does() -> None:
+    idle = [
+        f"{file}: {name}"
+        for file, name, text, marked in statements()
+        if marked and (names_its_workspace(text) or not TOUCHED.search(text))
+    ]
+
+    assert idle == []
+
+
+def test_S40_no_statement_hides_inside_a_function() -> None:
+    hidden = [
+        f"{file}:{line}"
+        for file in STORE
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for text, line in texts(node)
+        if STATEMENT.match(text) and TOUCHED.search(text)
+    ]
+
+    assert hidden == []
+
+
+def test_sql_stands_in_the_store_alone() -> None:
+    """Whoever looks for what happens to the data has one place to look."""
+    strays = {
+        f"{file}:{line}"
+        for file in files()
+        if file not in STORE and file not in OUTSIDE
+        for text, line in texts(tree(file))
+        if STATEMENT.match(text)
+    }
+
+    assert strays == set()
+
+
+def test_S45_settings_of_a_connection_end_with_the_transaction() -> None:
+    """The pool hands a connection on with whatever was set before."""
+    lasting = re.compile(
+        r"(?:^|;)\s*SET\s+(?!LOCAL\b|SESSION\s+AUTHORIZATION\b)\w+\.?\w*\s*(?:=|TO)\s"
+    )
+    found = [
+        f"{file}:{line}"
+        for file in files()
+        for text, line in texts(tree(file))
+        if lasting.search(text) or re.search(r"set_config\([^)]*,\s*false\s*\)", text)
+    ]
+
+    assert found == []
