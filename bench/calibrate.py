@@ -1,6 +1,6 @@
 """Fits the built-in embedder's two maps on public pairs and prints constants and checks.
 
-    .venv/bin/python bench/calibrate.py [--data ../shared/data]
+    .venv/bin/python bench/calibrate.py --data DIRECTORY
 
 What the rules are and why: `docs/calibration.md`. The data is read where it lies; vectors are kept
 in a cache outside the project, so that a second run takes seconds instead of minutes.
@@ -86,9 +86,13 @@ class Cache:
 
 
 def main() -> None:
-    here = Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description="Fit the built-in embedder's maps.")
-    parser.add_argument("--data", type=Path, default=here.parent / "shared" / "data")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        help="directory of the public sets: locomo/, longmemeval-pool/, realmem/, stsb/",
+    )
     parser.add_argument(
         "--cache", type=Path, default=Path(tempfile.gettempdir()) / "recollect-calibrate"
     )

@@ -1,6 +1,7 @@
 """Structured logs: an event and fields, never a text that somebody told us."""
 
 import logging
+import logging.config
 import sys
 import traceback
 from pathlib import Path
@@ -13,6 +14,14 @@ _PRIVATE = frozenset(
     {"authorization", "body", "content", "cookie", "key", "password", "query", "text", "token"}
 )
 
+# The MCP library logs sentences with values in them; what goes wrong there is told by our events.
+_LIBRARIES = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "handlers": {"nowhere": {"class": "logging.NullHandler"}},
+    "loggers": {"mcp": {"handlers": ["nowhere"], "propagate": False}},
+}
+
 
 def configure_logging(level: str, style: str) -> None:
     """Send our logs to standard error, as lines for people or as JSON."""
@@ -21,8 +30,7 @@ def configure_logging(level: str, style: str) -> None:
         if style == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
-    # It logs sentences with values in them; what went wrong there is told by our own events.
-    logging.getLogger("mcp").addHandler(logging.NullHandler())
+    logging.config.dictConfig(_LIBRARIES)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

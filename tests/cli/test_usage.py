@@ -1,8 +1,11 @@
 """Help that teaches, and one clear line for wrong input. In process: nothing here gets to work."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from cli_support import environment
 
 from recollect import __version__
 from recollect.cli import main
@@ -54,6 +57,18 @@ def test_version_prints_the_version_and_nothing_else(capsys: pytest.CaptureFixtu
 
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"recollect {__version__}\n"
+
+
+def test_the_package_itself_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "recollect", "version"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ async def test_N01_a_key_opens_the_door_in_either_header(visitor: Visitor, serve
 async def test_N01_without_a_good_key_nobody_enters(
     server: Server, headers: dict[str, str]
 ) -> None:
-    raw = {name: value.encode("latin-1") for name, value in headers.items()}
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
 
     async with visit(server) as http:
         answer = await http.get("/v1/memory", headers=raw)

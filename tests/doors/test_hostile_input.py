@@ -480,7 +480,7 @@ async def test_any_text_is_kept_byte_for_byte(visitor: Visitor) -> None:
         " ".join(f"w{n}" for n in range(1_800)),
         "'; DROP TABLE memory; --",
         "%s %(workspace_id)s {} {0}",
-        "‮ｅｖｉｌ\u200b\ufeff",
+        "\u202eｅｖｉｌ\u200b\ufeff",
         "\t\r\n a \x7f\x1b[31m",
         "<script>alert(1)</script>",
     ]

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from psycopg import sql
 
 from recollect.domain import Caller, Right, WorkspaceId
 from recollect.doors.front import Door
@@ -156,21 +157,17 @@ async def send(http: httpx2.AsyncClient, case: Case) -> tuple[int, Any]:
     return answer.status_code, answer.json() if answer.content else None
 
 
+_ROWS = sql.SQL("SELECT each::text FROM {table} each WHERE workspace_id = {id} ORDER BY 1")
+
+
 async def dump(engine: Engine, workspace_id: WorkspaceId) -> dict[str, list[str]]:
     """Every row of a workspace, as text."""
+    found: dict[str, list[str]] = {}
     async with engine.pool.everywhere() as db:
-        return {
-            table: [
-                row[0]
-                for row in await (
-                    await db.execute(
-                        f"SELECT each::text FROM {table} each WHERE workspace_id = %s ORDER BY 1",
-                        [workspace_id],
-                    )
-                ).fetchall()
-            ]
-            for table in await data_tables(engine)
-        }
+        for table in await data_tables(engine):
+            query = _ROWS.format(table=sql.Identifier(table), id=sql.Literal(workspace_id))
+            found[table] = [row[0] for row in await (await db.execute(query)).fetchall()]
+    return found
 
 
 async def data_tables(engine: Engine) -> list[str]:
@@ -222,11 +219,11 @@ async def test_S41_every_spelling_of_a_foreign_id_is_as_unknown(
         await furnished(http)
     spellings: dict[str, list[str]] = {}
     async with engine.pool.everywhere() as db:
-        for thing, table in (("memory", "memory"), ("sessions", "thread")):
-            cursor = await db.execute(
-                f"SELECT id::text, code FROM {table} WHERE workspace_id = %s",
-                [foreigner.workspace_id],
-            )
+        for thing, query in (
+            ("memory", "SELECT id::text, code FROM memory WHERE workspace_id = %s"),
+            ("sessions", "SELECT id::text, code FROM thread WHERE workspace_id = %s"),
+        ):
+            cursor = await db.execute(query, [foreigner.workspace_id])
             [(uuid, code)] = await cursor.fetchall()
             spellings[thing] = [uuid, code, code[:12], f"mem_{code}", f"sess_{code}"]
 
@@ -476,6 +473,7 @@ async def test_S23_admin_is_no_right_to_data(
     assert statuses == {403}
 
 
+@pytest.mark.slow
 async def test_S45_many_callers_over_two_connections_see_their_own_rows(
     database_url: str, embedder: StubEmbedder, clock: Clock
 ) -> None:

@@ -3,6 +3,7 @@
 import inspect
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -222,18 +223,12 @@ def spoken(live: Live, request: bytes) -> bytes:
     """What the server says to these very bytes."""
     with socket.create_connection(("127.0.0.1", live.port), timeout=10) as line:
         line.settimeout(10)
-        try:
-            line.sendall(request)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it has heard enough
         answer = b""
-        try:
-            while part := line.recv(65_536):
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has heard enough
+            line.sendall(request)
+        with suppress(ConnectionResetError):
+            while b"}" not in answer and (part := line.recv(65_536)):
                 answer += part
-                if b"\r\n\r\n" in answer and b"}" in answer:
-                    break
-        except ConnectionResetError:
-            pass
         return answer
 
 
@@ -250,24 +245,19 @@ async def test_a_chunked_body_over_the_limit_is_refused_on_the_wire(live: Live) 
     assert b'"payload_too_large"' in answer
 
 
-@pytest.mark.parametrize(
-    ("line", "status"),
-    [
-        (b"GET /v1/memory?user_id=%00 HTTP/1.1", b"400"),
-        (b"GET /v1/memory/%00 HTTP/1.1", b"400"),
-        (b"GET /v1/memory/%ff%fe HTTP/1.1", b"404"),
-        (b"GET /v1/memory/" + b"a" * 20_000 + b" HTTP/1.1", b"400"),
-        (b"HEAD /v1/memory HTTP/1.1", b"405"),
-        (b"OPTIONS /v1/memory HTTP/1.1", b"405"),
-        (b"GET /v1/memory HTTP/1.1", b"200"),
-    ],
-)
-async def test_hostile_addresses_are_answered_on_the_wire(
-    live: Live, line: bytes, status: bytes
-) -> None:
-    head = line + f"\r\nHost: a\r\nX-API-Key: {live.key}\r\nConnection: close\r\n\r\n".encode()
+async def test_hostile_addresses_are_answered_on_the_wire(live: Live) -> None:
+    lines = {
+        b"GET /v1/memory?user_id=%00": b"400",
+        b"GET /v1/memory/%00": b"400",
+        b"GET /v1/memory/%ff%fe": b"404",
+        b"GET /v1/memory/" + b"a" * 20_000: b"400",
+        b"HEAD /v1/memory": b"405",
+        b"OPTIONS /v1/memory": b"405",
+        b"GET /v1/memory": b"200",
+    }
+    rest = f" HTTP/1.1\r\nHost: a\r\nX-API-Key: {live.key}\r\nConnection: close\r\n\r\n".encode()
 
-    answer = spoken(live, head)
+    answers = {line: spoken(live, line + rest) for line in lines}
 
-    assert answer.split(b" ")[1] == status
-    assert answer.lower().count(b"x-request-id:") == 1
+    assert {line: answer.split(b" ")[1] for line, answer in answers.items()} == lines
+    assert all(answer.lower().count(b"x-request-id:") == 1 for answer in answers.values())

@@ -288,14 +288,17 @@ class TestWhileTheFirstIsUnderWay:
 async def test_N05_two_at_the_same_instant_make_one_row(visitor: Visitor, engine: Engine) -> None:
     """Both have to wait for a lock that the test holds, so both are in flight when it lets go."""
     body = {"content": "Ada lives in London"}
-    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-        async with engine.pool.everywhere() as db:
-            await db.execute("LOCK TABLE idempotency IN EXCLUSIVE MODE")
-            twins = [
-                tasks.create_task(visitor.http.post("/v1/memories", json=body, headers=ONCE))
-                for _ in range(2)
-            ]
-            await both_wait(engine)
+    async with (
+        asyncio.timeout(20),
+        asyncio.TaskGroup() as tasks,
+        engine.pool.everywhere() as db,
+    ):
+        await db.execute("LOCK TABLE idempotency IN EXCLUSIVE MODE")
+        twins = [
+            tasks.create_task(visitor.http.post("/v1/memories", json=body, headers=ONCE))
+            for _ in range(2)
+        ]
+        await both_wait(engine)
 
     answers = [twin.result() for twin in twins]
     statuses = sorted(answer.status_code for answer in answers)

@@ -258,19 +258,7 @@ async def test_N08_the_context_is_state_memories_and_recent_turns(
     }
 
 
-@pytest.mark.parametrize(
-    ("given", "counts"),
-    [
-        ({}, (5, 10)),
-        ({"memory_limit": None, "turn_limit": None}, (5, 10)),
-        ({"memory_limit": 1, "turn_limit": 2}, (1, 2)),
-        ({"memory_limit": 20, "turn_limit": 50}, (20, 50)),
-        ({"memory_limit": 21, "turn_limit": 51}, (20, 50)),
-    ],
-)
-async def test_N08_the_context_keeps_its_limits(
-    visitor: Visitor, given: dict[str, Any], counts: tuple[int, int]
-) -> None:
+async def test_N08_the_context_keeps_its_limits(visitor: Visitor) -> None:
     session = await open_session(visitor.http)
     address = f"/v1/sessions/{session['id']}"
     for n in range(22):
@@ -278,12 +266,18 @@ async def test_N08_the_context_keeps_its_limits(
     for n in range(52):
         await visitor.http.post(f"{address}/turns", json={"input": f"{n}", "output": "ok"})
 
-    asked = (await visitor.http.post(f"{address}/context", json={"query": "q", **given})).json()
-    unasked = (await visitor.http.post(f"{address}/context", json=given)).json()
+    async def counts(**given: Any) -> tuple[int, int]:
+        context = (await visitor.http.post(f"{address}/context", json=given)).json()
+        told = [each["input"]["content"] for each in context["recent_turns"]]
+        assert told[:2] == ["51", "50"]
+        return len(context["memories"]), len(told)
 
-    for context in (asked, unasked):
-        assert (len(context["memories"]), len(context["recent_turns"])) == counts
-    assert [each["input"]["content"] for each in asked["recent_turns"]][:2] == ["51", "50"]
+    for asked in ({}, {"query": "q"}):
+        assert await counts(**asked) == (5, 10)
+        assert await counts(**asked, memory_limit=None, turn_limit=None) == (5, 10)
+        assert await counts(**asked, memory_limit=1, turn_limit=2) == (1, 2)
+        assert await counts(**asked, memory_limit=20, turn_limit=50) == (20, 50)
+        assert await counts(**asked, memory_limit=21, turn_limit=51) == (20, 50)
 
 
 async def test_N08_a_context_without_a_body_gives_the_sessions_own_memories(

@@ -52,21 +52,19 @@ async def test_N13_every_write_leaves_one_trace_with_its_actor(
         )
         return {"memory_id": memory["id"], "version": version, "hash": found["hash"]}
 
-    assert sorted(left, key=str) == sorted(
-        [
-            (session["id"], "session.created", {}),
-            (session["id"], "memory.created", about(1)),
-            (session["id"], "memory.updated", about(2)),
-            (session["id"], "memory.deleted", about(2)),
-            (session["id"], "state.updated", {"version": 1}),
-            (session["id"], "state.replaced", {"version": 2}),
-            (session["id"], "state.rolled_back", {"version": 3}),
-            (session["id"], "turn.created", {"turn_id": turn.json()["id"]}),
-            (fork.json()["id"], "session.created", {}),
-            (session["id"], "session.deleted", {}),
-        ],
-        key=str,
-    )
+    expected: list[tuple[str, str, dict[str, Any]]] = [
+        (session["id"], "session.created", {}),
+        (session["id"], "memory.created", about(1)),
+        (session["id"], "memory.updated", about(2)),
+        (session["id"], "memory.deleted", about(2)),
+        (session["id"], "state.updated", {"version": 1}),
+        (session["id"], "state.replaced", {"version": 2}),
+        (session["id"], "state.rolled_back", {"version": 3}),
+        (session["id"], "turn.created", {"turn_id": turn.json()["id"]}),
+        (fork.json()["id"], "session.created", {}),
+        (session["id"], "session.deleted", {}),
+    ]
+    assert sorted(left, key=str) == sorted(expected, key=str)
     prefix = "_".join(visitor.key.split("_")[:2])
     assert {each["actor"] for each in await traces(visitor.http)} == {prefix}
 

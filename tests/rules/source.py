@@ -26,6 +26,6 @@ def texts(node: ast.AST) -> Iterator[tuple[str, int]]:
         and isinstance(each.body[0], ast.Expr)
     }
     for each in ast.walk(node):
-        if isinstance(each, ast.Constant) and isinstance(each.value, str):
-            if id(each) not in documentation:
-                yield each.value, each.lineno
+        is_text = isinstance(each, ast.Constant) and isinstance(each.value, str)
+        if is_text and id(each) not in documentation:
+            yield str(each.value), each.lineno

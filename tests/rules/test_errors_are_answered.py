@@ -54,11 +54,8 @@ def answers() -> dict[str, Answer]:
     for file in files():
         if file.startswith("doors/") and file.endswith("errors.py"):
             module = importlib.import_module("recollect." + file[:-3].replace("/", "."))
-            found |= {
-                f"{file} {name}": value
-                for name, value in vars(module).items()
-                if name.startswith("answer") and callable(value)
-            }
+            names = [name for name in vars(module) if name.startswith("answer")]
+            found |= {f"{file} {name}": getattr(module, name) for name in names}
     return found
 
 

@@ -71,6 +71,7 @@ def test_S81_nobody_logs_past_the_redaction() -> None:
     strays = [
         f"{file}:{node.lineno}"
         for file in files()
+        if file != "logs.py"
         for node in ast.walk(tree(file))
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)

@@ -29,6 +29,13 @@ STATEMENT = re.compile(
 )
 
 
+QUERY = re.compile(
+    r"\s*(?:SELECT\s.*\sFROM\s|WITH\s+\w+\s+AS\s|INSERT\s+INTO\s|DELETE\s+FROM\s|UPDATE\s+\w+\s+SET\s)",
+    re.DOTALL,
+)
+LASTING = re.compile(r"(?:^|;)\s*SET\s+(?!LOCAL\b)[\w.]+\s*(?:=|TO)\s")
+
+
 def data_tables() -> set[str]:
     """Tables whose rows belong to a workspace, as the migrations make them."""
     found: set[str] = set()
@@ -49,6 +56,7 @@ def statements() -> list[tuple[str, str, str, bool]]:
     """Every module-level SQL statement of the store: file, name, text, whether it is marked."""
     found: list[tuple[str, str, str, bool]] = []
     for file in STORE:
+        of_file: list[tuple[str, str, str, bool]] = []
         module = importlib.import_module(
             "recollect." + file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         )
@@ -60,15 +68,21 @@ def statements() -> list[tuple[str, str, str, bool]]:
             text = value.as_string() if isinstance(value, sql.Composable) else value
             if isinstance(text, str) and STATEMENT.match(text):
                 marked = is_marked(lines, node.lineno)
-                found.append((file, node.targets[0].id, text, marked))
+                of_file.append((file, node.targets[0].id, text, marked))
+        # What only begins a longer statement is read there.
+        found += [each for each in of_file if not is_part(each[2], [every[2] for every in of_file])]
     return found
 
 
-def is_marked(lines: list[str], line: int) -> bool:
-    """Whether the comment directly above this line says that the statement serves everybody."""
+def is_part(text: str, others: list[str]) -> bool:
+    return any(text.strip() in other and text.strip() != other.strip() for other in others)
+
+
+def is_marked(lines: list[str], line: int, mark: str = "# everywhere: ") -> bool:
+    """Whether the comment directly above this line has the mark and a reason."""
     above = line - 2
     while above >= 0 and lines[above].startswith("#"):
-        if lines[above].startswith("# everywhere: "):
+        if lines[above].startswith(mark) and len(lines[above]) > len(mark) + 10:
             return True
         above -= 1
     return False
@@ -91,8 +105,7 @@ def test_S40_the_rule_sees_the_tables_and_statements_there_are() -> None:
         ("SELECT 1 FROM memory WHERE workspace_id = %(workspace_id)s AND id = %(id)s", True),
         ("SELECT 1 FROM memory WHERE id = %(id)s", False),
         (
-            "SELECT 1 FROM memory m JOIN thread t ON t.id = m.thread_id "
-            "WHERE m.workspace_id = %(workspace_id)s",
+            "SELECT 1 FROM memory m JOIN thread t USING (id) WHERE m.workspace_id = %(workspace_id)s",
             False,
         ),
         ("DELETE FROM turn WHERE workspace_id = %(other)s", False),
@@ -142,27 +155,34 @@ def test_S40_no_statement_hides_inside_a_function() -> None:
 
 def test_sql_stands_in_the_store_alone() -> None:
     """Whoever looks for what happens to the data has one place to look."""
-    strays = {
-        f"{file}:{line}"
-        for file in files()
-        if file not in STORE and file not in OUTSIDE
-        for text, line in texts(tree(file))
-        if STATEMENT.match(text)
+    others = [file for file in files() if file not in STORE and file not in OUTSIDE]
+    spoken = {
+        f"{file}:{line}" for file in others for text, line in texts(tree(file)) if QUERY.match(text)
+    }
+    executed = {
+        f"{file}:{node.lineno}"
+        for file in others
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in {"execute", "executemany"}
     }
 
-    assert strays == set()
+    assert spoken | executed == set()
+    assert set(OUTSIDE) <= set(files())
 
 
 def test_S45_settings_of_a_connection_end_with_the_transaction() -> None:
-    """The pool hands a connection on with whatever was set before."""
-    lasting = re.compile(
-        r"(?:^|;)\s*SET\s+(?!LOCAL\b|SESSION\s+AUTHORIZATION\b)\w+\.?\w*\s*(?:=|TO)\s"
-    )
+    """The pool hands a connection on with whatever was set before.
+
+    A connection that never comes from the pool may keep what it was told: `# own connection:`.
+    """
     found = [
         f"{file}:{line}"
         for file in files()
         for text, line in texts(tree(file))
-        if lasting.search(text) or re.search(r"set_config\([^)]*,\s*false\s*\)", text)
+        if (LASTING.search(text) or re.search(r"set_config\([^)]*,\s*false\s*\)", text))
+        and not is_marked((ROOT / file).read_text("utf-8").splitlines(), line, "# own connection: ")
     ]
 
     assert found == []

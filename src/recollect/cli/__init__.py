@@ -1,6 +1,7 @@
 """The `recollect` command: each subcommand is a module with `add` (its arguments) and `run`."""
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         settings = _read_settings(asked)
         configure_logging(settings.log_level, settings.log_format)
+        # A transaction that Ctrl-C cuts off is rolled back by the pool, which would tell us so.
+        logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
         signal.signal(signal.SIGTERM, _leave)
         code = uvloop.run(asked.run(settings, asked))
         sys.stdout.flush()

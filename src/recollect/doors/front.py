@@ -220,7 +220,7 @@ class _Visit:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.status = int(message["status"])  # some hand in an enum
             self._stamp(MutableHeaders(scope=message))
         await self._send(message)
 

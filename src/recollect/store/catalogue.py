@@ -107,6 +107,7 @@ async def see_all(db: Db) -> None:
     await db.execute(_SEE_ALL)
 
 
+# everywhere: a backup and its check count the whole house.
 _COUNT = sql.SQL("SELECT count(*) FROM {}")
 
 
@@ -130,6 +131,7 @@ _PLAIN = """
 """
 # A sum does not mind the order of rows. Hash partitions rest on the same function, so that its
 # results stay the same from one version of PostgreSQL to the next.
+# everywhere: a move is complete when every row of every workspace has arrived.
 _CONTENT = sql.SQL(
     "SELECT count(*) || ' ' || coalesce(sum(hashtextextended(t::text, 0)::numeric), 0) FROM {} t"
 )

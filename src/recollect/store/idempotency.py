@@ -131,6 +131,7 @@ async def forget_answers(db: Db, workspace_id: WorkspaceId, code: str) -> None:
     await db.execute(_FORGET, {"workspace_id": workspace_id, "code": code})
 
 
+# everywhere: one sweep drops what is out of date for all.
 _SWEEP = "DELETE FROM idempotency WHERE created_at < %(before)s"
 
 

@@ -199,6 +199,7 @@ def _held(job: Job, worker: str) -> dict[str, Any]:
     }
 
 
+# everywhere: whoever notices puts back the jobs of a worker that died, whosever they are.
 _ABANDONED = """
     WITH lost AS (
         SELECT workspace_id, id FROM job
@@ -222,6 +223,7 @@ async def release_abandoned(db: Db, now: datetime) -> int:
     return (await db.execute(_ABANDONED, {"now": now})).rowcount
 
 
+# everywhere: one sweep drops what was done long ago for all.
 _SWEEP = """
     DELETE FROM job
     WHERE (workspace_id, id) IN (
@@ -251,6 +253,7 @@ class Listed:
     created_at: datetime
 
 
+# everywhere: the operator looks at the whole queue.
 _LIST = """
     SELECT workspace_id, id, kind, status, attempts, run_after, last_error, created_at
     FROM job
@@ -267,6 +270,7 @@ async def listed(db: Db, *, status: str | None, limit: int) -> list[Listed]:
         return await cursor.fetchall()
 
 
+# everywhere: the operator revives what was buried, in any workspace.
 _REVIVE = """
     UPDATE job
     SET status = 'pending', attempts = 0, run_after = %(now)s, finished_at = NULL
@@ -295,6 +299,7 @@ class Depth:
     oldest: datetime | None
 
 
+# everywhere: counts for the operator, by state and not by workspace.
 _DEPTH = """
     SELECT status, count(*) AS count, min(run_after) AS oldest
     FROM job

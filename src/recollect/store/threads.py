@@ -359,6 +359,7 @@ async def turn_number(
     return row[0] if row else None
 
 
+# everywhere: one sweep wipes every thread whose time is up.
 _EMPTY_EXPIRED = """
     WITH ended AS (
         SELECT workspace_id, id FROM thread

@@ -81,7 +81,7 @@ _BUILD = sql.SQL(
     "USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops) "
     "WHERE workspace_id = {workspace_id} AND generation = {generation}"
 )
-# Session settings of a connection that nobody else uses.
+# own connection: nobody else uses it, so that what is set may last.
 _ROOM = "SET maintenance_work_mem = '512MB'; SET max_parallel_maintenance_workers = 2"
 
 

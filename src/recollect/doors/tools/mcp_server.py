@@ -11,7 +11,6 @@ from mcp.shared.exceptions import MCPError
 
 from recollect import __version__
 from recollect.domain import Caller
-from recollect.doors import strict_json
 from recollect.doors.tools import prompts, wire
 from recollect.doors.tools.errors import MASKED
 from recollect.doors.tools.tools import TOOLS, Tool, call, shown
@@ -118,8 +117,6 @@ async def _call(
     if name not in TOOLS:
         raise MCPError(protocol.INVALID_PARAMS, "There is no such tool.")
     try:
-        # On stdio nobody has looked at it yet; what cannot be stored must not get further.
-        strict_json.read(json.dumps(arguments).encode())
         result = await call(engine, await recognise(), name, arguments)
     except Failure as failure:
         return _said(failure.message, is_error=True)

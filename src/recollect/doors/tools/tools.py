@@ -1,5 +1,6 @@
 """The three tools: what each is called, takes, does and answers. Every surface calls these."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import JsonSchemaMode
 
 from recollect.domain import Caller, Right
+from recollect.doors import strict_json
 from recollect.doors.furnish import complaint
 from recollect.doors.tools import wire
 from recollect.doors.tools.summary import preview, summary
@@ -154,6 +156,8 @@ async def call(
 
 def checked(tool: Tool, arguments: Mapping[str, Any]) -> wire.Arguments:
     """The arguments, or `Invalid` with the first thing that is wrong with them."""
+    # On stdio nobody has looked at them yet; what cannot be stored must not get further.
+    strict_json.read(json.dumps(arguments).encode())
     try:
         return tool.arguments.model_validate(arguments)
     except ValidationError as error:

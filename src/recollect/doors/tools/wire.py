@@ -7,7 +7,6 @@ Schemas that models and clients are shown are made from them. Null means absent 
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, Field, model_validator
-from pydantic.json_schema import SkipJsonSchema
 
 from recollect.domain import (
     Association,
@@ -42,13 +41,15 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(max_length=10_000)]
 
 
-def _without_default(schema: dict[str, Any]) -> None:
-    schema.pop("default", None)
+def _without_null(schema: dict[str, Any]) -> None:
+    given, _ = schema.pop("anyOf")
+    schema.pop("default")
+    schema.update(given)
 
 
 def _optional(about: str) -> Any:
     """A field that may be absent; the schema offers no null for it, which would invite one."""
-    return Field(default=None, description=about, json_schema_extra=_without_default)
+    return Field(default=None, description=about, json_schema_extra=_without_null)
 
 
 class Arguments(Body):
@@ -92,25 +93,25 @@ class SaveArguments(Arguments):
         "identity (who somebody is; never fades); event; observation (a pattern or insight); "
         "goal; todo.",
     )
-    importance: Share | SkipJsonSchema[None] = _optional(
+    importance: Share | None = _optional(
         "0.0 to 1.0; the higher, the more easily recalled. By type if absent: identity 1.0, "
         "decision 0.8, preference 0.7, goal 0.7, fact 0.5, event 0.5, observation 0.4, todo 0.3."
     )
-    source: Text | SkipJsonSchema[None] = _optional(
+    source: Text | None = _optional(
         "Where this comes from: `user stated explicitly`, `inferred from conversation`, ..."
     )
-    channel_id: Label | SkipJsonSchema[None] = _optional(
+    channel_id: Label | None = _optional(
         "The conversation it came from: an id, or any name of yours. Recall from the same "
         "conversation prefers it."
     )
     associations: Annotated[list[AssociationArguments], Field(max_length=MOST_ASSOCIATIONS)] = (
         Field(default=[], description="Links to other memories.")
     )
-    key: Label | SkipJsonSchema[None] = _optional("A short label of yours, searched as words too.")
+    key: Label | None = _optional("A short label of yours, searched as words too.")
     tags: Tags = Field(default=[], description="Labels to filter by.")
-    expires_at: Time | SkipJsonSchema[None] = _optional("RFC 3339; from then on it is gone.")
+    expires_at: Time | None = _optional("RFC 3339; from then on it is gone.")
     pinned: bool = Field(default=False, description="Never fades.")
-    said_at: Time | SkipJsonSchema[None] = _optional(
+    said_at: Time | None = _optional(
         "RFC 3339; when it was said, for what is brought in from elsewhere. Now, if absent."
     )
 
@@ -137,9 +138,7 @@ class RecallArguments(Arguments):
         description="How many memories to return, 1 to 50.",
         json_schema_extra={"maximum": MOST_RESULTS},
     )
-    memory_type: MemoryType | SkipJsonSchema[None] = _optional(
-        "Only this type. Required in typed mode."
-    )
+    memory_type: MemoryType | None = _optional("Only this type. Required in typed mode.")
     mode: RecallMode = Field(
         default="hybrid",
         description="hybrid (by meaning, words and links; needs a query); recent (newest first); "
@@ -150,10 +149,10 @@ class RecallArguments(Arguments):
         description="Order in the modes without a query: recent, importance or most_accessed.",
     )
     tags: Tags = Field(default=[], description="Only memories with one of these.")
-    channel_id: Label | SkipJsonSchema[None] = _optional(
+    channel_id: Label | None = _optional(
         "The conversation that asks; of equal memories its own come first."
     )
-    as_of: Time | SkipJsonSchema[None] = _optional("RFC 3339; what was true at that time.")
+    as_of: Time | None = _optional("RFC 3339; what was true at that time.")
     include_history: bool = Field(
         default=False, description="Also what has been replaced since, marked with its end."
     )
@@ -166,7 +165,7 @@ class Why(BaseModel):
     source: Literal["vector", "words", "links"]
     rank: int
     score: float
-    path: list[str] | SkipJsonSchema[None] = _optional(
+    path: list[str] | None = _optional(
         "For links: memory, relation, memory, ..., from where the search began."
     )
 
@@ -183,12 +182,12 @@ class RecalledMemory(BaseModel):
         description="0.0 to 1.0. In hybrid mode the sum of 1/(60 + rank) over the lists that "
         "found it; comparable within one answer only."
     )
-    doubted: bool | SkipJsonSchema[None] = _optional(
+    doubted: bool | None = _optional(
         "It rests on a statement that was replaced or forgotten since."
     )
-    valid_until: str | SkipJsonSchema[None] = _optional("When another statement replaced it.")
-    superseded_by: str | SkipJsonSchema[None] = _optional("The memory that replaced it.")
-    why: list[Why] | SkipJsonSchema[None] = _optional("With `explain`.")
+    valid_until: str | None = _optional("When another statement replaced it.")
+    superseded_by: str | None = _optional("The memory that replaced it.")
+    why: list[Why] | None = _optional("With `explain`.")
 
 
 class RecallResult(BaseModel):
@@ -197,7 +196,7 @@ class RecallResult(BaseModel):
     memories: list[RecalledMemory]
     total_found: int = Field(description="How many were found before the cut to max_results.")
     summary: str = Field(description="The memories as Markdown.")
-    degraded: bool | SkipJsonSchema[None] = _optional(
+    degraded: bool | None = _optional(
         "Meaning could not be searched just now, only words and links."
     )
 
@@ -206,7 +205,7 @@ class DeleteArguments(Arguments):
     """`memory_delete`."""
 
     memory_id: str = Field(description="The memory to forget, an id from memory_recall.")
-    reason: Text | SkipJsonSchema[None] = _optional("Why, briefly; for the audit log alone.")
+    reason: Text | None = _optional("Why, briefly; for the audit log alone.")
 
 
 class DeleteResult(BaseModel):
@@ -401,11 +400,11 @@ class UnlinkParameters(AgentParameters):
 class MemoryChange(Arguments):
     """`PUT /agents/memories/{memory_id}`: what is absent stays as it is."""
 
-    content: str | SkipJsonSchema[None] = _optional("New text, at most 50,000 bytes.")
-    memory_type: MemoryType | SkipJsonSchema[None] = _optional("Another type.")
-    importance: Share | SkipJsonSchema[None] = _optional("0.0 to 1.0.")
-    tags: Tags | SkipJsonSchema[None] = _optional("In place of those it has.")
-    pinned: bool | SkipJsonSchema[None] = _optional("Never fades.")
+    content: str | None = _optional("New text, at most 50,000 bytes.")
+    memory_type: MemoryType | None = _optional("Another type.")
+    importance: Share | None = _optional("0.0 to 1.0.")
+    tags: Tags | None = _optional("In place of those it has.")
+    pinned: bool | None = _optional("Never fades.")
 
 
 class MemoryList(BaseModel):
