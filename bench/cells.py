@@ -54,10 +54,9 @@ class Cell:
     # words alone.
     late: int
 
-    @property
-    def ratio(self) -> float:
-        """How many times the floor a typical request takes."""
-        return self.ours.milliseconds(0.5) / self.floor.milliseconds(0.5)
+    def ratio(self, share: float) -> float:
+        """How many times the floor a request takes, of those that this share is faster than."""
+        return self.ours.milliseconds(share) / self.floor.milliseconds(share)
 
 
 class Side:

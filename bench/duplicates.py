@@ -116,7 +116,7 @@ async def _embedded(embedder: Embedder, rows: list[tuple[str, str, float]]) -> l
 
 def _print_row(label: str, pairs: list[Pair]) -> None:
     counts = [sum(map(rule, pairs)) for rule in RULES.values()]
-    cells = (f"{count} ({count / len(pairs):.1%})" for count in counts)
+    cells = (f"{count} ({count / max(len(pairs), 1):.1%})" for count in counts)
     print(f"{label + f', of {len(pairs)}':42}" + "".join(f"{cell:>14}" for cell in cells))
 
 

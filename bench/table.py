@@ -8,8 +8,8 @@ from bench.cells import Cell, Timing
 
 HEAD = (
     f"{'':<7}{'clients':>8} |{'p50':>8}{'p95':>8}{'p99':>8}{'/s':>7} |"
-    f"{'embed':>8}{'sql':>8}{'p50':>8}{'p95':>8}{'p99':>8}{'/s':>7} |{'p50':>7}{'/s':>7}\n"
-    f"{'':<7}{'':>8} |{'ours, ms':>31} |{'floor, ms':>47} |{'ours : floor':>14}"
+    f"{'embed':>8}{'sql':>8}{'p50':>8}{'p95':>8}{'p99':>8}{'/s':>7} |{'p10':>7}{'p50':>7}{'/s':>7}\n"
+    f"{'':<7}{'':>8} |{'ours, ms':>31} |{'floor, ms':>47} |{'ours : floor':>21}"
 )
 
 
@@ -33,7 +33,7 @@ def row(cell: Cell) -> str:
         f"{cell.operation:<7}{cell.clients:>8} |{_quantiles(ours)}{ours.per_second:>7.0f} |"
         f"{floor.part_milliseconds(0):>8.1f}{floor.part_milliseconds(1):>8.1f}"
         f"{_quantiles(floor)}{floor.per_second:>7.0f} |"
-        f"{cell.ratio:>7.2f}{ours.per_second / floor.per_second:>7.2f}"
+        f"{cell.ratio(0.1):>7.2f}{cell.ratio(0.5):>7.2f}{ours.per_second / floor.per_second:>7.2f}"
         + (f"  {cell.late} of {len(ours.parts)} without the embedder" if cell.late else "")
     )
 
@@ -73,7 +73,8 @@ def as_json(cell: Cell) -> dict[str, Any]:
             "sql_ms": round(cell.floor.part_milliseconds(1), 3),
         },
         "late": cell.late,
-        "ratio_p50": round(cell.ratio, 3),
+        "ratio_p10": round(cell.ratio(0.1), 3),
+        "ratio_p50": round(cell.ratio(0.5), 3),
     }
 
 
@@ -81,6 +82,7 @@ def _figures(timing: Timing) -> dict[str, Any]:
     return {
         "requests": len(timing.parts),
         "per_second": round(timing.per_second, 1),
+        "p10_ms": round(timing.milliseconds(0.1), 3),
         "p50_ms": round(timing.milliseconds(0.5), 3),
         "p95_ms": round(timing.milliseconds(0.95), 3),
         "p99_ms": round(timing.milliseconds(0.99), 3),

@@ -41,7 +41,7 @@ def test_a_house_moves_to_another_server_and_answers_the_same(
 
     assert moved.code == 0, moved.err
     assert f"export DATABASE_URL='{target}'" in moved.out
-    assert f"{restored} is untouched" in moved.out
+    assert f"Untouched: {restored}. Do not serve it again" in moved.out
     with attach(restored) as held:
         assert contents(held.url) == before
     assert contents(target) == before

@@ -219,11 +219,9 @@ async def test_S41_every_spelling_of_a_foreign_id_is_as_unknown(
         await furnished(http)
     spellings: dict[str, list[str]] = {}
     async with engine.pool.everywhere() as db:
-        for thing, query in (
-            ("memory", "SELECT id::text, code FROM memory WHERE workspace_id = %s"),
-            ("sessions", "SELECT id::text, code FROM thread WHERE workspace_id = %s"),
-        ):
-            cursor = await db.execute(query, [foreigner.workspace_id])
+        for thing, table in (("memory", "memory"), ("sessions", "thread")):
+            query = sql.SQL("SELECT id::text, code FROM {} WHERE workspace_id = %s")
+            cursor = await db.execute(query.format(sql.Identifier(table)), [foreigner.workspace_id])
             [(uuid, code)] = await cursor.fetchall()
             spellings[thing] = [uuid, code, code[:12], f"mem_{code}", f"sess_{code}"]
 

@@ -26,6 +26,8 @@ def texts(node: ast.AST) -> Iterator[tuple[str, int]]:
         and isinstance(each.body[0], ast.Expr)
     }
     for each in ast.walk(node):
-        is_text = isinstance(each, ast.Constant) and isinstance(each.value, str)
-        if is_text and id(each) not in documentation:
-            yield str(each.value), each.lineno
+        match each:
+            case ast.Constant(value=str() as text) if id(each) not in documentation:
+                yield text, each.lineno
+            case _:
+                pass

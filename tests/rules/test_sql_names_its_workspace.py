@@ -20,6 +20,7 @@ STORE = [file for file in files() if file.startswith("store/")]
 OUTSIDE = {
     "embedded/bootstrap.py": "a superuser makes the role, the database and the extensions: "
     "there is no schema yet that a store could know",
+    "dumps.py": "plays back the script that pg_dump wrote, whatever that says",
 }
 
 STATEMENT = re.compile(

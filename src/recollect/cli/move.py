@@ -69,13 +69,13 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
                 after=partial(_compare, contents=contents),
             )
         await settle(target)
-    where = "The database before" if settings.database_url else f"{data_dir(settings)}"
+    where = "the database before" if settings.database_url else f"{data_dir(settings)}"
     print(
         f"moved {spoken(rows)}; every table has the same content\n\n"
         f"Next, wherever Recollect runs:\n"
         f"  export DATABASE_URL='{shown(target)}'\n"
         f"  recollect doctor\n\n"
-        f"{where} is untouched. Do not serve it again: what it is told from now on stays there."
+        f"Untouched: {where}. Do not serve it again: what it is told from now on stays there."
     )
     return 0
 

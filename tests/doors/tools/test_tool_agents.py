@@ -1,0 +1,387 @@
+"""`/agents/memories`: lists, searches, the graph, and changing them."""
+
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from recollect.domain import Caller
+from recollect.engine.core import Engine
+from recollect.server import Server
+from tests.support.clock import Clock
+from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.house import key_for, visit
+from tests.support.tools import Direct, Object, Surface, edges, remember, row, rows
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def http(
+    engine: Engine, caller: Caller, server: Server
+) -> AsyncGenerator[httpx2.AsyncClient]:
+    key = await key_for(engine, caller.workspace_id)
+    async with visit(server, authorization=f"Bearer {key}") as found:
+        yield found
+
+
+@pytest.fixture
+def tools(engine: Engine, caller: Caller) -> Surface:
+    return Direct(engine, caller)
+
+
+async def get(http: httpx2.AsyncClient, path: str = "", **parameters: Any) -> Object:
+    parameters = {"agent_id": "default"} | parameters
+    answer = await http.get(f"/agents/memories{path}", params=parameters)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def contents(objects: list[Object]) -> list[str]:
+    return [each["content"] for each in objects]
+
+
+async def test_N38_a_list_has_memories_and_the_total(
+    http: httpx2.AsyncClient, tools: Surface, clock: Clock
+) -> None:
+    first = await remember(tools, "Tea", source="user stated", channel_id="#tea", importance=0.2)
+    clock.advance(timedelta(minutes=1))
+    await remember(tools, "Ship on Fridays", memory_type="decision", importance=0.9)
+    clock.advance(timedelta(minutes=1))
+    await tools.call("memory_recall", mode="recent", tags=["none"])
+    await tools.call("memory_recall", query="tea")
+
+    answer = await get(http)
+
+    assert contents(answer["memories"]) == ["Ship on Fridays", "Tea"]
+    assert answer["total"] == 2
+    assert answer["memories"][1] == {
+        "id": first,
+        "content": "Tea",
+        "memory_type": "fact",
+        "importance": 0.2,
+        "created_at": "2026-03-01T12:00:00.000000Z",
+        "updated_at": "2026-03-01T12:00:00.000000Z",
+        "last_accessed_at": "2026-03-01T12:02:00.000000Z",
+        "access_count": 1,
+        "source": "user stated",
+        "channel_id": "#tea",
+        "forgotten": False,
+    }
+    assert contents((await get(http, sort="importance"))["memories"])[0] == "Ship on Fridays"
+    assert contents((await get(http, sort="most_accessed"))["memories"])[0] == "Tea"
+    typed = await get(http, memory_type="decision")
+    assert (contents(typed["memories"]), typed["total"]) == (["Ship on Fridays"], 1)
+
+
+async def test_N38_pages_have_their_caps_and_count_everything(
+    http: httpx2.AsyncClient, tools: Surface, clock: Clock
+) -> None:
+    for number in range(60):
+        clock.advance(timedelta(seconds=1))
+        await remember(tools, f"Invoice {number}")
+
+    pages = [await get(http, limit=25, offset=offset) for offset in (0, 25, 50, 75)]
+
+    assert [len(each["memories"]) for each in pages] == [25, 25, 10, 0]
+    assert {each["total"] for each in pages} == {60}
+    assert len({each["id"] for page in pages for each in page["memories"]}) == 60
+    assert len((await get(http))["memories"]) == 50
+    assert len((await get(http, limit=201))["memories"]) == 60
+    assert len((await get(http, "/graph"))["nodes"]) == 60
+    assert len((await get(http, "/search", q="invoice"))["results"]) == 20
+    assert len((await get(http, "/search", q="invoice", limit=101))["results"]) == 60
+
+
+async def test_N38_a_search_ranks_and_counts_no_access(
+    http: httpx2.AsyncClient, tools: Surface, engine: Engine, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "Ana takes tea": at_cosine(0.9),
+        "Ben takes coffee": at_cosine(0.7, turn=1),
+        "drinks?": at_cosine(1.0),
+    }
+    ana = await remember(tools, "Ana takes tea")
+    await remember(tools, "Ben takes coffee", memory_type="preference")
+
+    answer = await get(http, "/search", q="drinks?")
+
+    assert set(answer) == {"results", "sessions"}
+    assert answer["sessions"] == []
+    assert [
+        (each["memory"]["content"], each["rank"], each["score"]) for each in answer["results"]
+    ] == [
+        ("Ana takes tea", 1, pytest.approx(1 / 61)),
+        ("Ben takes coffee", 2, pytest.approx(1 / 62)),
+    ]
+    narrow = await get(http, "/search", q="drinks?", memory_type="preference")
+    assert [each["memory"]["content"] for each in narrow["results"]] == ["Ben takes coffee"]
+    assert (await row(engine, ana))["access_count"] == 0
+
+
+async def chain(tools: Surface, length: int) -> list[str]:
+    """Memories each of which is part of the one before."""
+    made = [await remember(tools, "link 0")]
+    for number in range(1, length):
+        parent = {"target_id": made[-1], "relation_type": "part_of", "weight": 0.7}
+        made.append(await remember(tools, f"link {number}", associations=[parent]))
+    return made
+
+
+async def test_N38_the_graph_has_nodes_edges_and_the_total(
+    http: httpx2.AsyncClient, tools: Surface
+) -> None:
+    one, two, three = await chain(tools, 3)
+
+    answer = await get(http, "/graph")
+    part = await get(http, "/graph", limit=2)
+
+    assert set(answer) == {"nodes", "edges", "total"}
+    assert {each["id"] for each in answer["nodes"]} == {one, two, three}
+    assert answer["total"] == part["total"] == 3
+    by_source = {edge["source_id"]: edge for edge in answer["edges"]}
+    assert {source: edge["target_id"] for source, edge in by_source.items()} == {
+        two: one,
+        three: two,
+    }
+    assert by_source[two] == {
+        "id": by_source[two]["id"],
+        "source_id": two,
+        "target_id": one,
+        "relation_type": "part_of",
+        "weight": 0.7,
+        "created_at": "2026-03-01T12:00:00.000000Z",
+    }
+    shown = {each["id"] for each in part["nodes"]}
+    assert all({edge["source_id"], edge["target_id"]} <= shown for edge in part["edges"])
+
+
+async def test_N38_neighbours_are_up_to_three_links_away(
+    http: httpx2.AsyncClient, tools: Surface
+) -> None:
+    made = await chain(tools, 6)
+
+    found = {
+        depth: [
+            each["content"]
+            for each in (await get(http, "/graph/neighbors", memory_id=made[0], depth=depth))[
+                "nodes"
+            ]
+        ]
+        for depth in (1, 2, 3, 4)
+    }
+    answer = await get(http, "/graph/neighbors", memory_id=made[1], exclude=f"{made[0]}, x")
+
+    assert found == {
+        1: ["link 1"],
+        2: ["link 1", "link 2"],
+        3: ["link 1", "link 2", "link 3"],
+        4: ["link 1", "link 2", "link 3"],
+    }
+    assert set(answer) == {"nodes", "edges"}
+    assert contents(answer["nodes"]) == ["link 2"]
+    assert len(answer["edges"]) == 2
+
+
+async def test_a_forgotten_memory_is_no_neighbour(http: httpx2.AsyncClient, tools: Surface) -> None:
+    one, two, _ = await chain(tools, 3)
+
+    await tools.call("memory_delete", memory_id=two)
+
+    assert await get(http, "/graph/neighbors", memory_id=one, depth=3) == {"nodes": [], "edges": []}
+    assert contents((await get(http, "/graph"))["nodes"]) != []
+    assert (await get(http, "/graph"))["edges"] == []
+
+
+async def test_N38_an_agent_must_be_named_and_known(
+    http: httpx2.AsyncClient, tools: Surface
+) -> None:
+    saved = await remember(tools, "Tea")
+    paths = {
+        "": {},
+        "/search": {"q": "tea"},
+        "/graph": {},
+        "/graph/neighbors": {"memory_id": saved},
+    }
+
+    unnamed = [
+        await http.get(f"/agents/memories{path}", params=more) for path, more in paths.items()
+    ]
+    unknown = [
+        await http.get(f"/agents/memories{path}", params={"agent_id": "nobody", **more})
+        for path, more in paths.items()
+    ]
+
+    assert {each.status_code for each in unnamed} == {400}
+    assert {each.text for each in unnamed} == {
+        '{"error":{"message":"`agent_id` is required.","type":"invalid_request"}}'
+    }
+    assert {(each.status_code, each.json()["error"]["message"]) for each in unknown} == {
+        (404, "There is no such agent.")
+    }
+
+
+async def test_an_agent_sees_what_came_from_its_own_threads(
+    http: httpx2.AsyncClient, tools: Surface
+) -> None:
+    session = await http.post("/v1/sessions", json={"agent_id": "cook"})
+    await remember(tools, "Soup at noon", channel_id=session.json()["id"])
+    await remember(tools, "Tea at four")
+    await http.post("/agents/memories?agent_id=guard", json={"content": "Gate at six"})
+    await http.post(
+        "/agents/memories?agent_id=guard", json={"content": "Lock at ten", "channel_id": "#night"}
+    )
+
+    listed = {
+        agent: set(contents((await get(http, agent_id=agent))["memories"]))
+        for agent in ("cook", "guard", "default")
+    }
+    graph = await get(http, "/graph", agent_id="cook")
+    found = await get(http, "/search", agent_id="cook", q="soup tea gate at noon")
+
+    assert listed == {
+        "cook": {"Soup at noon"},
+        "guard": {"Gate at six", "Lock at ten"},
+        "default": {"Soup at noon", "Tea at four", "Gate at six", "Lock at ten"},
+    }
+    assert contents(graph["nodes"]) == ["Soup at noon"]
+    assert [each["memory"]["content"] for each in found["results"]] == ["Soup at noon"]
+
+
+async def test_an_agent_changes_only_its_own(http: httpx2.AsyncClient) -> None:
+    made = await http.post("/agents/memories?agent_id=cook", json={"content": "Soup at noon"})
+    await http.post("/agents/memories?agent_id=guard", json={"content": "Gate at six"})
+    path = f"/agents/memories/{made.json()['memory']['id']}"
+
+    answers = [
+        await http.put(f"{path}?agent_id=guard", json={"content": "changed"}),
+        await http.delete(f"{path}?agent_id=guard"),
+        await http.post(f"{path}/reopen?agent_id=guard"),
+        await http.get(
+            "/agents/memories/graph/neighbors",
+            params={"agent_id": "guard", "memory_id": made.json()["memory"]["id"]},
+        ),
+    ]
+
+    assert [each.status_code for each in answers] == [404] * 4
+    assert contents((await get(http, agent_id="cook"))["memories"]) == ["Soup at noon"]
+
+
+async def test_a_memory_is_made_changed_and_forgotten(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    agent = {"agent_id": "default"}
+    made = await http.post(
+        "/agents/memories", params=agent, json={"content": "Tea at four", "memory_type": "event"}
+    )
+    path = f"/agents/memories/{made.json()['memory']['id']}"
+
+    changed = await http.put(
+        path,
+        params=agent,
+        json={"content": "Tea at five", "memory_type": "goal", "importance": 0.9},
+    )
+    gone = await http.delete(path, params=agent | {"reason": "no more zeppelins"})
+    again = await http.delete(path, params=agent)
+
+    assert (made.status_code, made.json()["success"]) == (201, True)
+    memory = changed.json()["memory"]
+    assert (memory["content"], memory["memory_type"], memory["importance"]) == (
+        "Tea at five",
+        "goal",
+        0.9,
+    )
+    assert gone.json() == {"success": True, "forgotten": True, "message": "Forgotten: Tea at five"}
+    assert again.status_code == 404
+    audited = "SELECT reason FROM event WHERE workspace_id = %s AND reason IS NOT NULL"
+    assert await rows(engine, audited, caller.workspace_id) == [("no more zeppelins",)]
+
+
+async def test_N40_a_link_made_twice_is_one_with_the_last_weight(
+    http: httpx2.AsyncClient, tools: Surface, engine: Engine, caller: Caller
+) -> None:
+    one, two = await remember(tools, "one"), await remember(tools, "two")
+    path = f"/agents/memories/{one}/associations"
+
+    first, second = [
+        await http.post(
+            path, params={"agent_id": "default"}, json={"target_id": two, "weight": each}
+        )
+        for each in (0.3, 0.6)
+    ]
+
+    assert await edges(engine, caller.workspace_id) == {(one, "related_to", two, 0.6)}
+    assert first.json()["association"] == second.json()["association"] | {"weight": 0.3}
+    assert (
+        await http.post(path, params={"agent_id": "default"}, json={"target_id": one})
+    ).json() == {
+        "error": {"message": "A memory cannot be linked to itself.", "type": "invalid_request"}
+    }
+
+
+async def test_an_update_can_be_taken_back_by_unlinking_or_reopening(
+    http: httpx2.AsyncClient, tools: Surface
+) -> None:
+    agent = {"agent_id": "default"}
+    old, new = await remember(tools, "Ana in Oslo"), await remember(tools, "Ana in Bergen")
+    link = {"target_id": old, "relation_type": "updates"}
+    path = f"/agents/memories/{new}/associations"
+
+    await http.post(path, params=agent, json=link)
+    replaced = contents((await get(http))["memories"])
+    gone = await http.delete(f"{path}/{old}", params=agent | {"relation_type": "updates"})
+    unlinked = contents((await get(http))["memories"])
+    await http.post(path, params=agent, json=link)
+    reopened = await http.post(f"/agents/memories/{old}/reopen", params=agent)
+    again = await http.post(f"/agents/memories/{old}/reopen", params=agent)
+
+    assert replaced == ["Ana in Bergen"]
+    assert gone.json() == {"success": True}
+    assert set(unlinked) == {"Ana in Oslo", "Ana in Bergen"}
+    assert reopened.json()["memory"]["content"] == "Ana in Oslo"
+    assert set(contents((await get(http))["memories"])) == {"Ana in Oslo", "Ana in Bergen"}
+    assert (again.status_code, again.json()["error"]["type"]) == (400, "invalid_request")
+
+
+async def test_S34_looking_changes_nothing(
+    http: httpx2.AsyncClient, tools: Surface, engine: Engine
+) -> None:
+    one, _, _ = await chain(tools, 3)
+    dump = "SELECT m::text FROM memory m ORDER BY id"
+    before = await rows(engine, dump)
+
+    for path, more in (
+        ("", {}),
+        ("/search", {"q": "link"}),
+        ("/graph", {}),
+        ("/graph/neighbors", {"memory_id": one}),
+    ):
+        await get(http, path, **more)
+
+    assert await rows(engine, dump) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [
+        ("", {"limit": 0}),
+        ("", {"offset": -1}),
+        ("", {"offset": 10**12}),
+        ("", {"limit": "many"}),
+        ("", {"memory_type": "rumour"}),
+        ("", {"sort": "sideways"}),
+        ("", {"agent_id": ""}),
+        ("/search", {}),
+        ("/search", {"q": ""}),
+        ("/graph/neighbors", {}),
+        ("/graph/neighbors", {"memory_id": "x", "depth": 0}),
+    ],
+)
+async def test_what_cannot_be_asked_is_told_so(
+    http: httpx2.AsyncClient, path: str, parameters: Object
+) -> None:
+    answer = await http.get(f"/agents/memories{path}", params={"agent_id": "default"} | parameters)
+
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request")

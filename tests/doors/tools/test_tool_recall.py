@@ -1,0 +1,487 @@
+"""`memory_recall`, the same through every surface."""
+
+import re
+from datetime import datetime, timedelta
+
+import pytest
+
+from recollect.domain import Caller
+from recollect.engine.core import Engine
+from tests.support.clock import Clock
+from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.tools import (
+    A_UUID,
+    TYPES,
+    Object,
+    Refused,
+    Surface,
+    edges,
+    recall,
+    remember,
+    row,
+    texts,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def several(tools: Surface, clock: Clock, count: int, **arguments: object) -> None:
+    for number in range(count):
+        clock.advance(timedelta(seconds=1))
+        await remember(tools, f"Invoice {number} was paid", **arguments)
+
+
+async def mixed(tools: Surface, clock: Clock) -> None:
+    """One after the other: a fact, a decision, a todo, a decision."""
+    for content, kind, importance in (
+        ("The office is in Porto", "fact", 0.2),
+        ("We ship on Fridays", "decision", 0.9),
+        ("Call the landlord", "todo", 0.7),
+        ("We pay within ten days", "decision", 0.4),
+    ):
+        clock.advance(timedelta(minutes=1))
+        await remember(tools, content, memory_type=kind, importance=importance)
+
+
+async def test_R234_the_more_important_of_two_equally_relevant_comes_first(
+    tools: Surface, embedder: StubEmbedder, clock: Clock
+) -> None:
+    embedder.table = dict.fromkeys(("Ana likes tea", "Ben likes tea", "drinks?"), at_cosine(1.0))
+    await remember(tools, "Ana likes tea", importance=0.9)
+    clock.advance(timedelta(minutes=1))
+    await remember(tools, "Ben likes tea", importance=0.2)
+
+    assert await texts(tools, "drinks?") == ["Ana likes tea", "Ben likes tea"]
+    assert await texts(tools, mode="important") == ["Ana likes tea", "Ben likes tea"]
+
+
+async def test_R248_hybrid_mode_needs_a_query_and_the_others_ignore_it(tools: Surface) -> None:
+    await remember(tools, "The office is in Porto", memory_type="fact")
+
+    for arguments in ({}, {"query": ""}, {"query": "  "}, {"mode": "hybrid"}):
+        with pytest.raises(Refused, match="`query` is required in hybrid mode"):
+            await tools.call("memory_recall", **arguments)
+    for mode in ("recent", "important", "typed"):
+        found = await texts(tools, "something else entirely", mode=mode, memory_type="fact")
+        assert found == ["The office is in Porto"]
+
+
+async def test_R249_R259_ten_unless_said_at_most_fifty(tools: Surface, clock: Clock) -> None:
+    await several(tools, clock, 55)
+
+    sizes = {
+        asked: len(await recall(tools, "invoice paid", **asked_for))
+        for asked, asked_for in (
+            (None, {}),
+            (1, {"max_results": 1}),
+            (50, {"max_results": 50}),
+            (51, {"max_results": 51}),
+        )
+    }
+    answer = await tools.call("memory_recall", mode="recent", max_results=10)
+
+    assert sizes == {None: 10, 1: 1, 50: 50, 51: 50}
+    assert (len(answer["memories"]), answer["total_found"]) == (10, 55)
+    for wrong in (0, -1, 2.5, "10", True):
+        with pytest.raises(Refused, match="`max_results`"):
+            await tools.call("memory_recall", query="invoice", max_results=wrong)
+
+
+async def test_R250_R254_a_type_filters_every_mode_and_typed_needs_it(
+    tools: Surface, clock: Clock
+) -> None:
+    await mixed(tools, clock)
+    decisions = {"We ship on Fridays", "We pay within ten days"}
+
+    found = {
+        mode: set(await texts(tools, "we ship pay", mode=mode, memory_type="decision"))
+        for mode in ("hybrid", "recent", "important", "typed")
+    }
+
+    assert found == dict.fromkeys(("hybrid", "recent", "important", "typed"), decisions)
+    with pytest.raises(Refused, match="`memory_type` is required in typed mode"):
+        await tools.call("memory_recall", mode="typed")
+
+
+async def test_R251_R255_an_unknown_mode_sort_or_type_is_refused_with_the_list(
+    tools: Surface,
+) -> None:
+    valid = {
+        "mode": {"hybrid", "recent", "important", "typed"},
+        "sort_by": {"recent", "importance", "most_accessed"},
+        "memory_type": set(TYPES),
+    }
+
+    for name, expected in valid.items():
+        with pytest.raises(Refused, match=f"`{name}`") as refused:
+            await tools.call("memory_recall", **{"query": "tea", name: "sideways"})
+        assert set(re.findall(r"'(\w+)'", str(refused.value))) == expected
+
+
+async def test_R252_recent_is_newest_first(tools: Surface, clock: Clock) -> None:
+    await mixed(tools, clock)
+
+    assert await texts(tools, mode="recent") == [
+        "We pay within ten days",
+        "Call the landlord",
+        "We ship on Fridays",
+        "The office is in Porto",
+    ]
+
+
+async def test_R253_important_is_most_important_first(tools: Surface, clock: Clock) -> None:
+    await mixed(tools, clock)
+
+    assert await texts(tools, mode="important") == [
+        "We ship on Fridays",
+        "Call the landlord",
+        "We pay within ten days",
+        "The office is in Porto",
+    ]
+
+
+async def test_R255_R256_sort_by_rules_a_typed_recall(tools: Surface, clock: Clock) -> None:
+    for content, importance, accesses in (("one", 0.5, 3), ("two", 0.9, 1), ("three", 0.1, 2)):
+        clock.advance(timedelta(minutes=1))
+        await remember(tools, content, memory_type="goal", importance=importance, tags=[content])
+        for _ in range(accesses):
+            await recall(tools, mode="recent", tags=[content])
+
+    orders = {
+        order: await texts(tools, mode="typed", memory_type="goal", sort_by=order)
+        for order in ("most_accessed", "recent", "importance")
+    }
+
+    assert orders == {
+        "most_accessed": ["one", "three", "two"],
+        "recent": ["three", "two", "one"],
+        "importance": ["two", "one", "three"],
+    }
+    assert await texts(tools, mode="typed", memory_type="goal") == ["three", "two", "one"]
+
+
+async def test_R257_R258_R261_the_answer_and_its_memories_have_these_fields(
+    tools: Surface, clock: Clock, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        f"Invoice {number} was paid": at_cosine(0.8, turn=number) for number in range(3)
+    } | {
+        "Invoice 9 was disputed and then paid": at_cosine(0.9, turn=4),
+        "disputed invoice": at_cosine(1.0),
+    }
+    await several(tools, clock, 3)
+    saved = await remember(tools, "Invoice 9 was disputed and then paid", memory_type="event")
+
+    answer = await tools.call("memory_recall", query="disputed invoice", max_results=3)
+
+    assert set(answer) == {"memories", "total_found", "summary"}
+    first = answer["memories"][0]
+    assert first == {
+        "id": saved,
+        "content": "Invoice 9 was disputed and then paid",
+        "memory_type": "event",
+        "importance": 0.5,
+        "created_at": "2026-03-01T12:00:03.000000Z",
+        "relevance_score": first["relevance_score"],
+    }
+    assert A_UUID.fullmatch(first["id"])
+    assert datetime.fromisoformat(first["created_at"])
+    scores = [each["relevance_score"] for each in answer["memories"]]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+    assert len(scores) == 3
+
+
+async def test_R260_N39_the_summary_is_markdown_for_a_model(
+    tools: Surface, embedder: StubEmbedder, clock: Clock
+) -> None:
+    embedder.table = {
+        "Ana takes tea": at_cosine(1.0),
+        "Ben has two rules:\n# never late\n2. never rude": at_cosine(0.8),
+        "drinks?": at_cosine(1.0),
+    }
+    ana = await remember(tools, "Ana takes tea", memory_type="preference")
+    clock.advance(timedelta(days=1))
+    ben = await remember(tools, "Ben has two rules:\n# never late\n2. never rude", importance=0.256)
+
+    answer = await tools.call("memory_recall", query="drinks?")
+
+    assert answer["summary"] == (
+        "## Memories (2 of 2)\n\n"
+        f"1. **preference** (importance 0.70, relevance 0.02, 2026-03-01) id {ana}\n"
+        "   Ana takes tea\n\n"
+        f"2. **fact** (importance 0.26, relevance 0.02, 2026-03-02) id {ben}\n"
+        "   Ben has two rules:\n"
+        "   # never late\n"
+        "   2. never rude"
+    )
+
+
+async def test_R260_N39_nothing_found_is_one_plain_sentence(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    embedder.table = {"Ana takes tea": at_cosine(0.0), "anything at all": at_cosine(1.0)}
+    await remember(tools, "Ana takes tea")
+
+    answer = await tools.call("memory_recall", query="anything at all")
+
+    assert answer == {"memories": [], "total_found": 0, "summary": "No memories were found."}
+
+
+async def test_R262_the_documents_examples_work(tools: Surface, clock: Clock) -> None:
+    await mixed(tools, clock)
+    await remember(
+        tools, "The user prefers two spaces for code formatting", memory_type="preference"
+    )
+    await remember(tools, "The user is called Ada", memory_type="identity")
+
+    examples = [
+        {
+            "query": "what are the user's preferences for code style and formatting?",
+            "max_results": 10,
+            "mode": "hybrid",
+        },
+        {"memory_type": "decision", "mode": "typed", "sort_by": "recent", "max_results": 15},
+        {"mode": "important", "max_results": 20},
+        {"memory_type": "identity", "mode": "typed", "max_results": 50},
+    ]
+    firsts = [(await tools.call("memory_recall", **each))["memories"][0] for each in examples]
+
+    assert [each["content"] for each in firsts] == [
+        "The user prefers two spaces for code formatting",
+        "We pay within ten days",
+        "The user is called Ada",
+        "The user is called Ada",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "recent", "important", "typed"])
+async def test_R263_a_recall_counts_as_access_of_what_it_returns(
+    tools: Surface, engine: Engine, clock: Clock, mode: str
+) -> None:
+    found = await remember(tools, "The gate code is 4711", memory_type="fact")
+    other = await remember(tools, "Ana takes tea", memory_type="preference")
+    arguments = {"mode": mode, "memory_type": "fact"} | (
+        {"query": "gate code"} if mode == "hybrid" else {}
+    )
+
+    clock.advance(timedelta(hours=1))
+    await tools.call("memory_recall", **arguments)
+    clock.advance(timedelta(hours=1))
+    await tools.call("memory_recall", **arguments)
+
+    stored, untouched = await row(engine, found), await row(engine, other)
+    assert (stored["access_count"], stored["last_accessed_at"]) == (2, "2026-03-01T14:00:00+00:00")
+    assert (untouched["access_count"], untouched["last_accessed_at"]) == (0, None)
+
+
+async def test_R265_what_is_close_in_meaning_is_found_without_a_shared_word(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    embedder.table = {"Ana takes tea": at_cosine(0.9), "preferred beverage": at_cosine(1.0)}
+    await remember(tools, "Ana takes tea")
+
+    assert await texts(tools, "preferred beverage") == ["Ana takes tea"]
+
+
+async def test_R266_exact_words_and_phrases_are_found_though_meaning_misses_them(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "The part is zx81q": at_cosine(0.0, turn=1),
+        "Deploy on green Monday only": at_cosine(0.0, turn=2),
+        "Monday is green, deploy": at_cosine(0.0, turn=3),
+        "zx81q": at_cosine(1.0),
+        '"green Monday"': at_cosine(1.0),
+    }
+    for content in list(embedder.table)[:3]:
+        await remember(tools, content)
+
+    assert await texts(tools, "zx81q") == ["The part is zx81q"]
+    assert (await texts(tools, '"green Monday"'))[0] == "Deploy on green Monday only"
+
+
+async def test_R267_what_is_linked_to_a_result_is_found_too(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "Berlin launch is in May": at_cosine(0.9),
+        "Hotel rooms need a deposit": at_cosine(0.0, turn=1),
+        "when do we start": at_cosine(1.0),
+    }
+    launch = await remember(tools, "Berlin launch is in May")
+    await remember(
+        tools,
+        "Hotel rooms need a deposit",
+        associations=[{"target_id": launch, "relation_type": "caused_by"}],
+    )
+
+    assert await texts(tools, "when do we start") == [
+        "Berlin launch is in May",
+        "Hotel rooms need a deposit",
+    ]
+
+
+async def test_R268_the_score_is_the_sum_of_one_over_sixty_plus_rank(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "meaning alone": at_cosine(0.6),
+        "zx81q": at_cosine(1.0),
+    }
+    only_meant = await remember(tools, "meaning alone")
+    alone = await recall(tools, "zx81q")
+    embedder.table["zx81q is the part"] = at_cosine(0.95, turn=1)
+    both = await remember(tools, "zx81q is the part")
+    pair = {each["id"]: each["relevance_score"] for each in await recall(tools, "zx81q")}
+    embedder.table["the box it came in"] = at_cosine(0.0, turn=2)
+    await remember(tools, "the box it came in", associations=[{"target_id": both}], importance=0.9)
+    explained = await recall(tools, "zx81q", explain=True)
+
+    assert [each["relevance_score"] for each in alone] == [pytest.approx(1 / 61)]
+    assert pair == {
+        both: pytest.approx(1 / 61 + 1 / 61),
+        only_meant: pytest.approx(1 / 62),
+    }
+    for each in explained:
+        assert each["relevance_score"] == pytest.approx(
+            sum(1 / (60 + place["rank"]) for place in each["why"])
+        )
+
+
+async def test_R268_in_three_lists_first_is_three_sixty_firsts(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "zx81q is the part": at_cosine(0.95),
+        "the shelf of zx81q": at_cosine(0.6, turn=1),
+        "zx81q": at_cosine(1.0),
+    }
+    shelf = await remember(tools, "the shelf of zx81q", importance=0.1)
+    part = await remember(
+        tools, "zx81q is the part", importance=1.0, associations=[{"target_id": shelf}]
+    )
+
+    first = (await recall(tools, "zx81q", explain=True))[0]
+
+    assert first["id"] == part
+    assert [(place["source"], place["rank"]) for place in first["why"]] == [
+        ("vector", 1),
+        ("words", 1),
+        ("links", 1),
+    ]
+    assert first["relevance_score"] == pytest.approx(3 / 61)
+
+
+async def test_each_result_can_say_why(tools: Surface, embedder: StubEmbedder) -> None:
+    embedder.table = {
+        "Berlin launch is in May": at_cosine(0.9),
+        "Hotel rooms need a deposit": at_cosine(0.0, turn=1),
+        "when do we start": at_cosine(1.0),
+    }
+    launch = await remember(tools, "Berlin launch is in May")
+    hotel = await remember(
+        tools,
+        "Hotel rooms need a deposit",
+        associations=[{"target_id": launch, "relation_type": "caused_by", "weight": 1.0}],
+    )
+
+    found = {
+        each["id"]: each["why"] for each in await recall(tools, "when do we start", explain=True)
+    }
+
+    assert [place["source"] for place in found[launch]] == ["vector"]
+    assert found[hotel] == [
+        {
+            "source": "links",
+            "rank": 1,
+            "score": pytest.approx(0.65),
+            "path": [launch, "caused_by", hotel],
+        }
+    ]
+
+
+async def test_what_rests_on_a_replaced_statement_is_marked(tools: Surface, clock: Clock) -> None:
+    plan = await remember(tools, "We move to Bergen in May")
+    await remember(
+        tools,
+        "The lease in Oslo ends in May",
+        associations=[{"target_id": plan, "relation_type": "caused_by"}],
+    )
+    clock.advance(timedelta(days=1))
+    await remember(
+        tools,
+        "We stay in Oslo",
+        associations=[{"target_id": plan, "relation_type": "updates"}],
+    )
+
+    answer = await tools.call("memory_recall", mode="recent")
+
+    assert [(each["content"], each.get("doubted")) for each in answer["memories"]] == [
+        ("We stay in Oslo", None),
+        ("The lease in Oslo ends in May", True),
+    ]
+    assert "doubted" in answer["summary"]
+
+
+async def test_R276_an_update_leaves_the_new_statement_on_top_and_keeps_the_old(
+    tools: Surface, clock: Clock
+) -> None:
+    old = await remember(tools, "Ana lives in Oslo")
+    clock.advance(timedelta(days=7))
+    new = await remember(
+        tools,
+        "Ana lives in Bergen",
+        associations=[{"target_id": old, "relation_type": "updates"}],
+    )
+    clock.advance(timedelta(days=1))
+
+    now = await texts(tools, "where does Ana live")
+    then = await texts(tools, "where does Ana live", as_of="2026-03-03T00:00:00Z")
+    history = await recall(tools, mode="recent", include_history=True)
+
+    assert now == ["Ana lives in Bergen"]
+    assert then == ["Ana lives in Oslo"]
+    assert [(each["content"], each.get("superseded_by")) for each in history] == [
+        ("Ana lives in Bergen", None),
+        ("Ana lives in Oslo", new),
+    ]
+    assert history[1]["valid_until"] == "2026-03-08T12:00:00.000000Z"
+    with pytest.raises(Refused, match="exclude each other"):
+        await tools.call(
+            "memory_recall", mode="recent", include_history=True, as_of="2026-03-03T00:00:00Z"
+        )
+
+
+async def test_tags_narrow_a_recall(tools: Surface) -> None:
+    await remember(tools, "Tea for the office", tags=["office"])
+    await remember(tools, "Tea for home", tags=["home"])
+
+    assert await texts(tools, "tea", tags=["home", "garden"]) == ["Tea for home"]
+
+
+async def test_without_an_embedder_words_find_it_and_the_answer_says_so(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    await remember(tools, "The gate code is 4711")
+    embedder.is_down = True
+
+    answer = await tools.call("memory_recall", query="gate code")
+
+    assert [each["content"] for each in answer["memories"]] == ["The gate code is 4711"]
+    assert answer["degraded"] is True
+
+
+async def test_a_memory_of_another_door_is_a_fact_here(
+    tools: Surface, engine: Engine, caller: Caller
+) -> None:
+    from recollect.engine.save import Save, save
+
+    await save(engine, caller, Save("Refunds take five days", category="policy"))
+
+    found: list[Object] = await recall(tools, mode="typed", memory_type="fact")
+
+    assert [(each["content"], each["memory_type"]) for each in found] == [
+        ("Refunds take five days", "fact")
+    ]
+    assert await edges(engine, caller.workspace_id) == set()

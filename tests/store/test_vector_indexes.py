@@ -1,0 +1,126 @@
+"""A large workspace gets a vector index of its own, and finds by it what the exact scan finds."""
+
+from datetime import timedelta
+
+import pytest
+
+from recollect.domain import Caller, Filter, Ref
+from recollect.engine.core import Engine
+from recollect.engine.forget import forget
+from recollect.engine.indexing import index_vectors, plan_indexes
+from recollect.engine.save import Save, save
+from recollect.engine.spaces import current_space, drop_vectors
+from recollect.models.registry import Embedders
+from recollect.store import vectors
+from recollect.store.vectors import Point
+from recollect.worker import Worker
+from tests.support.clock import Clock
+from tests.support.database import TestDatabases
+from tests.support.embedder import StubEmbedder, pseudo_random
+from tests.support.house import new_caller, open_house
+
+pytestmark = pytest.mark.anyio
+
+DIMENSION = 64
+MANY = 300
+LEAST = 200
+
+
+async def no_beat() -> None:
+    pass
+
+
+async def fill(engine: Engine, caller: Caller, count: int) -> list[Ref]:
+    saved = [await save(engine, caller, Save(f"statement {number}")) for number in range(count)]
+    return [Ref(id=each.memory.id) for each in saved]
+
+
+async def near(
+    engine: Engine, caller: Caller, text: str, wanted: Filter, *, is_indexed: bool
+) -> list[str]:
+    point = Point(1, pseudo_random(text, DIMENSION), is_indexed=is_indexed)
+    async with engine.reading(caller) as db:
+        found = await vectors.candidates(
+            db, caller.workspace_id, point, wanted, limit=10, now=engine.now()
+        )
+    return [str(each.id) for each in found]
+
+
+async def test_a_large_workspace_is_indexed_and_finds_what_the_exact_scan_finds(
+    databases: TestDatabases, clock: Clock
+) -> None:
+    embedder = StubEmbedder(dimension=DIMENSION)
+    async with open_house(databases.clone(), Embedders(embedder), clock) as engine:
+        large, small = await new_caller(engine), await new_caller(engine)
+        refs = await fill(engine, large, MANY)
+        await fill(engine, small, 20)
+        for ref in refs[:20]:
+            await forget(engine, large, ref)
+
+        await plan_indexes(engine, LEAST)
+        await index_vectors(engine, large.workspace_id, no_beat, LEAST)
+        clock.advance(timedelta(seconds=3))
+
+        assert (await current_space(engine, large.workspace_id)).is_indexed
+        assert not (await current_space(engine, small.workspace_id)).is_indexed
+        forgotten = {str(ref.id) for ref in refs[:20]}
+        for number in range(20):
+            text = f"statement {number}"
+            exact = await near(engine, large, text, Filter(), is_indexed=False)
+            by_index = await near(engine, large, text, Filter(), is_indexed=True)
+            assert len(set(exact) & set(by_index)) >= 9
+            assert not forgotten & set(by_index)
+
+
+async def test_a_filter_is_answered_exactly_even_where_there_is_an_index(
+    databases: TestDatabases, clock: Clock
+) -> None:
+    embedder = StubEmbedder(dimension=DIMENSION)
+    async with open_house(databases.clone(), Embedders(embedder), clock) as engine:
+        caller = await new_caller(engine)
+        await fill(engine, caller, MANY)
+        rare = [
+            (await save(engine, caller, Save(f"rare {number}", tags=["rare"]))).memory.id
+            for number in range(3)
+        ]
+        await index_vectors(engine, caller.workspace_id, no_beat, LEAST)
+
+        found = await near(engine, caller, "statement 1", Filter(tags=["rare"]), is_indexed=True)
+
+    assert set(found) == {str(each) for each in rare}
+
+
+async def test_the_index_goes_with_its_generation(
+    databases: TestDatabases, clock: Clock
+) -> None:
+    old = StubEmbedder(dimension=DIMENSION, model="old")
+    url = databases.clone()
+    async with open_house(url, Embedders(old), clock) as engine:
+        caller = await new_caller(engine)
+        await fill(engine, caller, MANY)
+        await index_vectors(engine, caller.workspace_id, no_beat, LEAST)
+        assert await index_names(engine) == [f"near_{caller.workspace_id.hex}_1"]
+
+    new = StubEmbedder(dimension=32, model="new")
+    async with open_house(url, Embedders(new, {"old": old}), clock) as engine:
+        await plan_indexes(engine, LEAST)
+        async with engine.pool.writing(caller.workspace_id) as db:
+            await db.execute(
+                "INSERT INTO job (workspace_id, id, kind, dedupe_key, status, run_after, created_at)"
+                " VALUES (%(w)s, gen_random_uuid(), 'tend_vectors', '', 'pending', %(t)s, %(t)s)",
+                {"w": caller.workspace_id, "t": clock.at},
+            )
+        await Worker(engine, slots=1).run_until_empty()
+        await drop_vectors(engine, caller.workspace_id, no_beat)
+
+        assert await index_names(engine) == []
+        assert not (await current_space(engine, caller.workspace_id)).is_indexed
+
+
+async def index_names(engine: Engine) -> list[str]:
+    async with engine.pool.everywhere() as db:
+        cursor = await db.execute(
+            "SELECT indexrelid::regclass::text FROM pg_index WHERE indisvalid "
+            "AND indexrelid::regclass::text LIKE 'near_%'"
+        )
+        return [row[0] for row in await cursor.fetchall()]
