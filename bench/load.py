@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -56,6 +57,8 @@ class Options:
 
 def main() -> None:
     options = _options()
+    # Told to stop either way, it stops its server first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
         f"Python {platform.python_version()}; {options.seconds:g} s a cell and side.\n"

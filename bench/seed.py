@@ -55,10 +55,16 @@ async def fill(url: str, tenants: Sequence[Tenant], count: int, embedder: Embedd
         await register_vector_async(db)
         # The rows are made to fit; checking each reference would only take time.
         await db.execute("SET session_replication_role = replica")
+        number = 0
         async for batch in _batches(tenants, count, embedder):
+            number += 1
             async with db.pipeline():
                 for row in batch:
                     await _insert(db, row)
+            await db.commit()
+            # As autovacuum would: a plan made for an empty table reads all of a full one.
+            if number.bit_count() == 1:
+                await db.execute("ANALYZE memory")
         for tenant in tenants:
             await words.fold_tally(db, tenant.id)
         await db.commit()

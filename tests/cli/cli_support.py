@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recollect.cli import main
+from cli_forked import run_forked
+
 from recollect.store import catalogue
 from tests.support.running import Running
 
@@ -50,7 +51,7 @@ def recollect(*arguments: object, cwd: Path = Path("/"), **more: str) -> Ran:
     with tempfile.TemporaryDirectory() as scratch:
         said = [Path(scratch, name) for name in ("out", "err")]
         words = [str(each) for each in arguments]
-        process = _FORKS.Process(target=_main, args=(words, environment(**more), cwd, *said))
+        process = _FORKS.Process(target=run_forked, args=(words, environment(**more), cwd, *said))
         process.start()
         process.join(PATIENCE)
         assert process.exitcode is not None, f"`recollect {words}` does not end"
@@ -61,18 +62,7 @@ def recollect(*arguments: object, cwd: Path = Path("/"), **more: str) -> Ran:
 
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["recollect.cli", "cli_support"])
-
-
-def _main(words: list[str], variables: dict[str, str], cwd: Path, out: Path, err: Path) -> None:
-    for path, number in ((out, 1), (err, 2)):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT)
-        os.dup2(fd, number)
-        os.close(fd)
-    os.environ.clear()
-    os.environ.update(variables)
-    os.chdir(cwd)
-    main(words)
+_FORKS.set_forkserver_preload(["recollect.cli"])
 
 
 def interrupt_once(holds: Callable[[], bool], *arguments: object, by: signal.Signals) -> Ran:

@@ -1,14 +1,17 @@
 """Searching memories by meaning (R195-R207, R223), with every cosine known."""
 
-from typing import Any
+import json
+from typing import Any, ClassVar
 
 import pytest
 
 from recollect.engine.core import Engine
-from recollect.models.registry import Embedders
+from recollect.models.assemble import assemble
+from recollect.settings import Settings
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import Visitor, key_for, new_caller, open_house, serve, visit
+from tests.support.live import on_a_port
 from tests.support.statebase import (
     complaint,
     found,
@@ -231,34 +234,56 @@ async def test_R207_scores_lie_between_0_and_1_and_the_best_comes_first(
     assert all(0.0 <= hit["score"] <= 1.0 for hit in hits)
 
 
-@pytest.mark.parametrize(
-    ("model", "dimension"), [("text-embedding-004", 768), ("text-embedding-3-small", 1536)]
-)
-async def test_R223_a_workspace_of_either_dimension_finds_what_it_saved(
-    database_url: str, clock: Clock, model: str, dimension: int
+class Endpoint:
+    """An embeddings endpoint, as two well-known ones answer: each model with its own dimension."""
+
+    dimensions: ClassVar = {"text-embedding-004": 768, "text-embedding-3-small": 1536}
+    near = frozenset({ASKED, "Ada lives in London"})
+
+    def __init__(self) -> None:
+        self.models: set[str] = set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        asked = json.loads((await receive())["body"])
+        self.models.add(asked["model"])
+        dimension = self.dimensions[asked["model"]]
+        data = [
+            {"index": index, "embedding": at_cosine(text in self.near, dimension).tolist()}
+            for index, text in enumerate(asked["input"])
+        ]
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps({"data": data}).encode()})
+
+
+@pytest.mark.parametrize("model", Endpoint.dimensions)
+async def test_R223_either_named_model_can_serve(
+    database_url: str, clock: Clock, embedder: StubEmbedder, model: str
 ) -> None:
-    stub = StubEmbedder(model=model, dimension=dimension)
-    stub.table[ASKED] = at_cosine(1.0, dimension)
-    stub.table["Ada lives in London"] = at_cosine(0.9, dimension)
-    async with open_house(database_url, Embedders(stub), clock) as engine:
-        caller = await new_caller(engine)
-        key = await key_for(engine, caller.workspace_id)
-        async with visit(serve(engine), **{"X-API-Key": key}) as http:
-            await remember(http, "Ada lives in London")
+    endpoint = Endpoint()
+    with on_a_port(endpoint) as url:
+        settings = Settings(embedding_url=url, embedding_model=model)
+        embedders = assemble(settings, embedder)
+        async with open_house(database_url, embedders, clock) as engine:
+            caller = await new_caller(engine)
+            key = await key_for(engine, caller.workspace_id)
+            async with visit(serve(engine), **{"X-API-Key": key}) as http:
+                saved = await remember(http, "Ada lives in London")
+                await remember(http, "something else")
 
-            [hit] = await search(http, ASKED)
+                hits = await search(http, ASKED)
 
-        async with engine.pool.everywhere() as db:
-            cursor = await db.execute(
-                "SELECT model, dimension FROM generation WHERE workspace_id = %s",
-                [caller.workspace_id],
-            )
-            generations = await cursor.fetchall()
-    assert (hit["content"], hit["score"]) == (
-        "Ada lives in London",
-        pytest.approx(0.9, abs=1e-3),
-    )
-    assert generations == [(model, dimension)]
+            async with engine.pool.everywhere() as db:
+                cursor = await db.execute(
+                    "SELECT model, dimension FROM generation WHERE workspace_id = %s",
+                    [caller.workspace_id],
+                )
+                generations = await cursor.fetchall()
+        await embedders.aclose()
+
+    assert endpoint.models == {model}
+    assert generations == [(model, Endpoint.dimensions[model])]
+    assert hits == [{**saved, "score": pytest.approx(1.0), "found_by": "meaning"}]
 
 
 async def test_a_query_longer_than_a_memory_is_refused(visitor: Visitor) -> None:

@@ -15,6 +15,7 @@ from tests.support.statebase import (
     NO_MEMORY,
     NO_SESSION,
     complaint,
+    listed,
     open_session,
     problem,
     remember,
@@ -233,6 +234,40 @@ async def test_N07_deleting_a_session_deletes_its_memories(
             )
         ]
     assert left == [(1,), (1,), (0,), (1,), (1,), (1,)]
+
+
+async def test_N07_a_memory_saved_while_its_session_goes_is_not_left_behind(
+    visitor: Visitor, engine: Engine
+) -> None:
+    session = await open_session(visitor.http)
+    body = {"session_id": session["id"], "content": "Ada lives in London"}
+
+    async with (
+        asyncio.timeout(20),
+        asyncio.TaskGroup() as tasks,
+        engine.pool.writing(visitor.caller.workspace_id) as db,
+    ):
+        await db.execute("SELECT FROM thread FOR UPDATE")
+        saving = tasks.create_task(visitor.http.post("/v1/memory", json=body))
+        await somebody_waits(engine)  # so that both are under way
+        await db.execute("DELETE FROM thread")
+
+    answer = saving.result()
+    assert (answer.status_code, answer.json()) == (404, NO_SESSION)
+    assert await listed(visitor.http) == []
+
+
+async def somebody_waits(engine: Engine) -> None:
+    waiting = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+    """
+    while True:
+        async with engine.pool.everywhere() as db:
+            row = await (await db.execute(waiting)).fetchone()
+        if row and row[0]:
+            return
+        await asyncio.sleep(0.01)
 
 
 async def test_N08_the_context_is_state_memories_and_recent_turns(

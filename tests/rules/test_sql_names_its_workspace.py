@@ -8,6 +8,7 @@ runs under `Pool.everywhere`, where row-level security lets it.
 import ast
 import importlib
 import re
+from collections import Counter
 
 import pytest
 from psycopg import sql
@@ -53,6 +54,31 @@ TABLES = data_tables()
 TOUCHED = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|USING|TABLE)\s+(?:({'|'.join(TABLES)})\b|\{{)")
 
 
+# The same, with the name that the statement gives it; rows inserted are another matter.
+ALIASED = re.compile(
+    rf"(?:\b(?:FROM|JOIN|USING)|(?<!DO )(?<!FOR )\bUPDATE)\s+({'|'.join(TABLES)})\b(?:\s+(?:AS\s+)?(\w+))?"
+)
+KEYWORDS = {
+    "CROSS",
+    "FOR",
+    "GROUP",
+    "JOIN",
+    "LEFT",
+    "LIMIT",
+    "ON",
+    "ORDER",
+    "SET",
+    "USING",
+    "WHERE",
+}
+# As a value, or as a literal where a plan depends on it.
+PARAMETER = r"%\(workspace_id\)s|\{workspace_id\}"
+EQUATION = re.compile(
+    rf"\b(?:(\w+)\.)?workspace_id\s*=\s*(?:(?:(\w+)\.)?workspace_id\b|({PARAMETER}))"
+)
+INSERTED = re.compile(rf"\bINSERT\s+INTO\s+(?:{'|'.join(TABLES)})\b[^(]*\(([^)]*)\)")
+
+
 def statements() -> list[tuple[str, str, str, bool]]:
     """Every module-level SQL statement of the store: file, name, text, whether it is marked."""
     found: list[tuple[str, str, str, bool]] = []
@@ -90,8 +116,48 @@ def is_marked(lines: list[str], line: int, mark: str = "# everywhere: ") -> bool
 
 
 def names_its_workspace(text: str) -> bool:
-    """Whether each data table that a statement touches can be bound to the one workspace it names."""
-    return "%(workspace_id)s" in text and text.count("workspace_id") > len(TOUCHED.findall(text))
+    """Whether every data table in a statement is bound to the one workspace that it names.
+
+    Each mention of a table needs an equation of its own, `m.workspace_id = ...`, that leads, over
+    other tables if need be, to the parameter. A row that is inserted brings the parameter along.
+    """
+    if not re.search(PARAMETER, text):
+        return False
+    mentions = Counter(mentioned(text))
+    equations = equated(text)
+    bound = Counter(side for equation in equations for side in set(equation))
+    return (
+        all("workspace_id" in columns for columns in INSERTED.findall(text))
+        and all(bound[name] >= count for name, count in mentions.items())
+        and set(mentions) <= reached(equations)
+    )
+
+
+def mentioned(text: str) -> list[str]:
+    """What a statement calls the data tables that it reads or changes; "" where it gives no name."""
+    names = [alias for _, alias in ALIASED.findall(text)]
+    return ["" if name.upper() in KEYWORDS else name for name in names]
+
+
+def equated(text: str) -> list[tuple[str, str]]:
+    """The names whose workspaces a statement equates, with each other or with the parameter."""
+
+    def plain(name: str) -> str:
+        return "" if name in TABLES else name
+
+    return [
+        (plain(left), "parameter" if given else plain(right))
+        for left, right, given in EQUATION.findall(text)
+    ]
+
+
+def reached(equations: list[tuple[str, str]]) -> set[str]:
+    """The names that lead to the parameter."""
+    found, before = {"parameter"}, set[str]()
+    while found != before:
+        before = set(found)
+        found |= {name for each in equations if found & set(each) for name in each}
+    return found
 
 
 def test_S40_the_rule_sees_the_tables_and_statements_there_are() -> None:
@@ -109,6 +175,16 @@ def test_S40_the_rule_sees_the_tables_and_statements_there_are() -> None:
             "SELECT 1 FROM memory m JOIN thread t USING (id) WHERE m.workspace_id = %(workspace_id)s",
             False,
         ),
+        (
+            "DELETE FROM turn t USING thread s WHERE t.workspace_id = s.workspace_id AND s.workspace_id = %(workspace_id)s",
+            True,
+        ),
+        (
+            "SELECT (SELECT 1 FROM turn t WHERE t.workspace_id = %(workspace_id)s) FROM memory m",
+            False,
+        ),
+        ("SELECT 1 FROM memory m JOIN thread t ON t.workspace_id = m.workspace_id", False),
+        ("INSERT INTO job (id) VALUES (%(id)s) RETURNING %(workspace_id)s", False),
         ("DELETE FROM turn WHERE workspace_id = %(other)s", False),
         ("INSERT INTO job (workspace_id, id) VALUES (%(workspace_id)s, %(id)s)", True),
         ("UPDATE memory SET pinned = true", False),

@@ -54,6 +54,22 @@ def live_server(
         thread.join(timeout=30)
 
 
+@contextmanager
+def on_a_port(app: Any) -> Generator[str]:
+    """The URL of a small application of the test's own, such as a stub of somebody's endpoint."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        server = uvicorn.Server(uvicorn.Config(app, ws="none", lifespan="off", log_config=None))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(timeout=30)
+
+
 @asynccontextmanager
 async def _listening(
     database_url: str, embedders: Embedders, now: Clock, settings: dict[str, Any]

@@ -86,10 +86,10 @@ class OverMcp:
         if result.is_error:
             assert result.structured_content is None
             raise Refused(content.text)
-        assert isinstance(result.structured_content, dict)
+        answer: Object = result.structured_content
         if name == "memory_recall":
-            assert content.text == result.structured_content["summary"]
-        return result.structured_content
+            assert content.text == answer["summary"]
+        return answer
 
 
 @asynccontextmanager

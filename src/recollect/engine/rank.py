@@ -76,29 +76,51 @@ def fuse(lists: Mapping[Source, Sequence[Scored]]) -> list[Fused]:
     ]
 
 
-# What the best of a thread is worth to each memory of it, beside its own evidence.
+# What else speaks for a candidate, beside its own score as a share of the best one's: the best of
+# its thread, and that it was said by somebody whom the question names. docs/recall.md has what each
+# is worth; neither is sensitive (0.3 to 1 and 0.1 to 0.3 do about the same).
 THREAD_SHARE = 0.5
+SPEAKER_BONUS = 0.15
 
 
-def in_threads(
-    found: Sequence[tuple[MemoryId, float, ThreadId | None]],
-) -> list[Scored]:
-    """Candidates of one list, best first, by their own score and by the best of their thread.
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A candidate of one list: its score there, its thread, and whether its speaker is named."""
+
+    memory_id: MemoryId
+    score: float
+    thread_id: ThreadId | None = None
+    is_named: bool = False
+
+
+def by_evidence(found: Sequence[Evidence]) -> list[Scored]:
+    """Candidates of one list, best first, by their own score and by the company it keeps.
 
     A conversation that has one strong hit is probably the one that is meant. A memory of no thread
-    is a thread by itself, so without threads the order is that of the scores alone.
+    is a thread by itself, so without threads and names the order is that of the scores alone.
     """
+    most = max((each.score for each in found), default=0.0)
+    if most <= 0:
+        return [Scored(each.memory_id, each.score) for each in found]
     best: dict[ThreadId, float] = {}
-    for _, score, thread in found:
-        if thread is not None:
-            best[thread] = max(score, best.get(thread, score))
-    return sorted(
-        (
-            Scored(memory_id, score + THREAD_SHARE * (best[thread] if thread else score))
-            for memory_id, score, thread in found
-        ),
-        key=lambda each: -each.score,
-    )
+    for each in found:
+        if each.thread_id is not None:
+            best[each.thread_id] = max(each.score, best.get(each.thread_id, each.score))
+
+    def weight(each: Evidence) -> float:
+        company = each.score if each.thread_id is None else best[each.thread_id]
+        return (each.score + THREAD_SHARE * company) / most + SPEAKER_BONUS * each.is_named
+
+    ranked = sorted(found, key=weight, reverse=True)
+    return [Scored(each.memory_id, each.score) for each in ranked]
+
+
+def is_named(speaker: str | None, query: str) -> bool:
+    """Whether the question names the one who said it."""
+    if not speaker:
+        return False
+    asked = {word.strip("?!.,;:'\"").removesuffix("'s").casefold() for word in query.split()}
+    return any(word.casefold() in asked for word in speaker.split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,8 @@ async def _thread(engine: Engine, db: Db, caller: Caller, ask: Save) -> Thread |
     if ask.thread is None:
         return None
     thread = await threads.find(db, caller.workspace_id, ask.thread, engine.now())
-    if thread is None:
+    # Held, because whoever deletes the thread deletes its memories, this one included.
+    if thread is None or not await threads.hold(db, caller.workspace_id, thread.id):
         raise NotFound("session")
     return thread
 

@@ -18,12 +18,14 @@ from recollect.domain import (
 from recollect.engine import spaces
 from recollect.engine.core import Engine
 from recollect.engine.rank import (
+    Evidence,
     Listed,
     Scored,
     Source,
     Traits,
+    by_evidence,
     fuse,
-    in_threads,
+    is_named,
     ordered,
     spread,
 )
@@ -138,7 +140,7 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
     # Before the transaction: no connection is held while a model thinks.
     asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
     async with engine.reading(caller) as db:
-        lists = _Lists()
+        lists = _Lists(ask.query)
         if asked:
             lists.take_near(await _near(engine, db, caller, ask, asked), asked)
         lists.take_matches(await _matches(engine, db, caller, ask))
@@ -160,7 +162,8 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
 class _Lists:
     """The three lists as they grow, and what is known of each candidate."""
 
-    def __init__(self) -> None:
+    def __init__(self, query: str) -> None:
+        self._query = query
         self.by_source: dict[Source, Sequence[Scored]] = {}
         self._known: dict[MemoryId, Candidate | Match] = {}
 
@@ -204,8 +207,12 @@ class _Lists:
     def _take(
         self, source: Source, kept: Sequence[Candidate | Match], scores: Sequence[float]
     ) -> None:
-        found = [(each.id, score, each.thread_id) for each, score in zip(kept, scores, strict=True)]
-        self.by_source[source] = in_threads(found)
+        self.by_source[source] = by_evidence(
+            [
+                Evidence(each.id, score, each.thread_id, is_named(each.speaker, self._query))
+                for each, score in zip(kept, scores, strict=True)
+            ]
+        )
         self._known |= {each.id: each for each in kept}
 
 

@@ -58,6 +58,10 @@ LIVE = """
 """
 
 
+# Who said it, where a text begins as "Ana: ...".
+SPEAKER = r"substring(m.content from '^([^:\n]{1,40}):\s')"
+
+
 def alive(now: datetime, view: View = CURRENT) -> dict[str, Any]:
     """The values `LIVE` names."""
     return {"now": now, "as_of": view.as_of or now, "history": view.is_history}

@@ -140,6 +140,19 @@ async def lock(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> None:
     await db.execute(_LOCK, {"workspace_id": workspace_id, "id": thread_id})
 
 
+_HOLD = """
+    SELECT t.id FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND t.id = %(id)s
+    FOR KEY SHARE
+"""
+
+
+async def hold(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> bool:
+    """Keep the thread from being deleted until the transaction ends; False when it is gone."""
+    cursor = await db.execute(_HOLD, {"workspace_id": workspace_id, "id": thread_id})
+    return await cursor.fetchone() is not None
+
+
 _PAGE = f"""
     SELECT {_COLUMNS} FROM thread t
     WHERE t.workspace_id = %(workspace_id)s

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from recollect.domain import CURRENT, Filter, MemoryId, ThreadId, View, WorkspaceId
-from recollect.store.memories import LIVE, MATCHES, alive, matching
+from recollect.store.memories import LIVE, MATCHES, SPEAKER, alive, matching
 from recollect.store.pool import Db
 
 _COPIED = """
@@ -100,6 +100,7 @@ class Candidate:
     importance: float
     thread_id: ThreadId | None
     created_at: datetime
+    speaker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +114,12 @@ class Point:
 
 # The lateral step looks each memory up by its whole key, whatever the planner believes of the size
 # of the table.
-_WITH_TRAITS = """
+_WITH_TRAITS = f"""
     SELECT near.memory_id AS id, 1 - near.distance AS cosine, found.importance, found.thread_id,
-        found.created_at
+        found.created_at, found.speaker
     FROM near
     CROSS JOIN LATERAL (
-        SELECT m.importance, m.thread_id, m.created_at
+        SELECT m.importance, m.thread_id, m.created_at, {SPEAKER} AS speaker
         FROM memory m
         WHERE m.workspace_id = %(workspace_id)s AND m.id = near.memory_id
         LIMIT 1

@@ -7,7 +7,7 @@ from datetime import datetime
 from psycopg.rows import class_row
 
 from recollect.domain import CURRENT, Filter, MemoryId, ThreadId, View, WorkspaceId
-from recollect.store.memories import LIVE, MATCHES, alive, matching
+from recollect.store.memories import LIVE, MATCHES, SPEAKER, alive, matching
 from recollect.store.pool import Db
 
 _INSERT_POSTINGS = """
@@ -75,16 +75,17 @@ class Match:
     importance: float
     thread_id: ThreadId | None
     created_at: datetime
+    speaker: str | None
 
 
-# BM25 with k1 = 0.9 and b = 0.4, the usual constants for passages, which memories are.
+# BM25 with k1 = 1.2 and b = 0.75, but length counts against a text only beyond 64 terms, and not
+# against the average: a statement is not too long because it has two sentences.
 # `%(words)s` numbers the query's words, of which one may have several forms (surface, stem): a word
 # counts once, by the form that fits best, and weighs what its commonest form does. A word that no
 # memory has weighs most: a question about unknown things is covered little.
 _MATCHED = """
     WITH tally AS (
-        SELECT greatest(sum(documents), 1)::float8 AS documents,
-            greatest(sum(length), 1)::float8 AS length
+        SELECT greatest(sum(documents), 1)::float8 AS documents
         FROM word_tally
         WHERE workspace_id = %(workspace_id)s
     ),
@@ -107,12 +108,11 @@ _MATCHED = """
     ),
     matched AS MATERIALIZED (
         SELECT posting.memory_id, form.word,
-            word.weight * max(posting.frequency * 1.9 / (posting.frequency + 0.9 * (
-                0.6 + 0.4 * posting.length * tally.documents / tally.length))) AS value
+            word.weight * max(posting.frequency * 2.2 / (posting.frequency + 1.2 * (
+                0.25 + 0.75 * greatest(1.0, posting.length / 64.0)))) AS value
         FROM posting
         JOIN form ON form.term = posting.term
         JOIN word ON word.word = form.word
-        CROSS JOIN tally
         GROUP BY posting.memory_id, form.word, word.weight
     ),
     scored AS (
@@ -132,11 +132,11 @@ _SEARCH = f"""
     )
     SELECT best.memory_id AS id, best.score,
         best.covered / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage,
-        found.has_phrases, found.importance, found.thread_id, found.created_at
+        found.has_phrases, found.importance, found.thread_id, found.created_at, found.speaker
     FROM best
     CROSS JOIN LATERAL (
-        SELECT m.importance, m.thread_id, m.created_at, m.content ILIKE ALL(%(phrases)s)
-            AS has_phrases
+        SELECT m.importance, m.thread_id, m.created_at, {SPEAKER} AS speaker,
+            m.content ILIKE ALL(%(phrases)s) AS has_phrases
         FROM memory m
         WHERE m.workspace_id = %(workspace_id)s AND m.id = best.memory_id
             AND {LIVE} AND {MATCHES}
@@ -253,11 +253,11 @@ _IN_CONVERSATION = f"""
     )
     SELECT summed.memory_id AS id, summed.score,
         summed.covered / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage,
-        found.has_phrases, found.importance, found.thread_id, found.created_at
+        found.has_phrases, found.importance, found.thread_id, found.created_at, found.speaker
     FROM summed
     CROSS JOIN LATERAL (
-        SELECT m.importance, m.thread_id, m.created_at, m.content ILIKE ALL(%(phrases)s)
-            AS has_phrases
+        SELECT m.importance, m.thread_id, m.created_at, {SPEAKER} AS speaker,
+            m.content ILIKE ALL(%(phrases)s) AS has_phrases
         FROM memory m
         WHERE m.workspace_id = %(workspace_id)s AND m.id = summed.memory_id
             AND {LIVE} AND {MATCHES}
@@ -304,7 +304,7 @@ async def search_conversations(
 # The last resort, for a part of a word: it reads the whole workspace.
 _SUBSTRING = f"""
     SELECT m.id, 0.0::float8 AS score, 1.0::float8 AS coverage, true AS has_phrases,
-        m.importance, m.thread_id, m.created_at
+        m.importance, m.thread_id, m.created_at, {SPEAKER} AS speaker
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.content ILIKE ALL(%(fragments)s)
         AND {LIVE} AND {MATCHES}

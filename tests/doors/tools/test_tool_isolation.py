@@ -208,7 +208,7 @@ async def test_S41_S48_the_same_over_mcp(
         found = [
             await tools.call("memory_recall", **arguments)
             for arguments in (
-                {"query": "gate code of theirs 4711"},
+                {"query": "gate code"},
                 {"mode": "recent"},
                 {"mode": "important", "include_history": True},
                 {"mode": "typed", "memory_type": "fact"},

@@ -11,6 +11,7 @@ import mcp_types
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import TextResourceContents
 
 from recollect.domain import Caller, Right
 from recollect.engine.core import Engine
@@ -116,7 +117,8 @@ async def test_a_memory_is_a_resource_by_any_spelling_of_its_id(
 
     assert [each.uri_template for each in templates] == ["memory://{id}"]
     assert (await client.list_resources()).resources == []
-    told = [json.loads(each.contents[0].text) for each in read]  # pyright: ignore[reportAttributeAccessIssue]
+    shown = [each.contents[0] for each in read]
+    told = [json.loads(each.text) for each in shown if isinstance(each, TextResourceContents)]
     assert told == [told[0]] * 3
     assert (told[0]["id"], told[0]["content"], told[0]["channel_id"]) == (
         saved,

@@ -46,7 +46,9 @@ async def mixed(tools: Surface, clock: Clock) -> None:
 async def test_R234_the_more_important_of_two_equally_relevant_comes_first(
     tools: Surface, embedder: StubEmbedder, clock: Clock
 ) -> None:
-    embedder.table = dict.fromkeys(("Ana likes tea", "Ben likes tea", "drinks?"), at_cosine(1.0))
+    embedder.table = {
+        text: at_cosine(1.0) for text in ("Ana likes tea", "Ben likes tea", "drinks?")
+    }
     await remember(tools, "Ana likes tea", importance=0.9)
     clock.advance(timedelta(minutes=1))
     await remember(tools, "Ben likes tea", importance=0.2)

@@ -152,9 +152,10 @@ async def test_R236_the_source_is_kept_as_it_was_said(tools: Surface, engine: En
 async def test_R237_a_channel_is_kept_and_its_memories_come_first_there(
     tools: Surface, engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
-    embedder.table = dict.fromkeys(
-        ("Tea with milk", "Tea without milk", "how do they drink it"), at_cosine(1.0)
-    )
+    embedder.table = {
+        text: at_cosine(1.0)
+        for text in ("Tea with milk", "Tea without milk", "how do they drink it")
+    }
     await remember(tools, "Tea with milk", channel_id="discord:1:kitchen")
     await remember(tools, "Tea without milk", channel_id="discord:1:office")
 

@@ -1,0 +1,177 @@
+"""`recollect mcp`: the tools on standard input and output, for a client that starts us."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+
+from recollect.domain import Caller
+from recollect.engine.core import Engine
+from recollect.engine.keys import revoke_key
+from recollect.settings import take_key
+from tests.support.house import key_for
+from tests.support.tools import OverMcp, Refused, recall, remember, row
+
+pytestmark = pytest.mark.anyio
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if "RECOLLECT" not in name}
+    kept.pop("DATABASE_URL", None)
+    return kept | {"RECOLLECT_LOG_LEVEL": "info", "RECOLLECT_LOG_FORMAT": "json"} | more
+
+
+@asynccontextmanager
+async def started(mode: str = "auto", **more: str) -> AsyncGenerator[tuple[OverMcp, Path]]:
+    """The official client in front of a process of its own, and where that writes its logs."""
+    parameters = StdioServerParameters(
+        command=sys.executable, args=["-m", "recollect", "mcp"], env=environment(**more)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "stderr"
+        with log.open("w") as errors:
+            async with Client(stdio_client(parameters, errlog=errors), mode=mode) as client:
+                yield OverMcp(client), log
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_R242_R257_R273_S98_the_tools_work_on_stdio_with_a_key(
+    engine: Engine, caller: Caller, database_url: str, mode: str
+) -> None:
+    key = await key_for(engine, caller.workspace_id)
+
+    async with started(mode, DATABASE_URL=database_url, RECOLLECT_KEY=key) as (tools, log):
+        listed = [tool.name for tool in (await tools.client.list_tools()).tools]
+        old = await remember(tools, "Ana lives in Oslo", channel_id="#ana")
+        await remember(
+            tools,
+            "Ana lives in Bergen",
+            associations=[{"target_id": old, "relation_type": "updates"}],
+        )
+        found = await tools.call("memory_recall", query="Where does Ana live?")
+        gone = await tools.call("memory_delete", memory_id=old, reason="she moved")
+        with pytest.raises(Refused, match="`content` is required"):
+            await tools.call("memory_save")
+        with pytest.raises(Refused, match="NUL"):
+            await tools.call("memory_save", content="a\0b")
+        resource = await tools.client.read_resource(f"memory://{found['memories'][0]['id']}")
+        logged = log.read_text("utf-8")
+
+    assert listed == ["memory_save", "memory_recall", "memory_delete"]
+    assert [each["content"] for each in found["memories"]] == ["Ana lives in Bergen"]
+    assert gone == {"forgotten": True, "message": "Forgotten: Ana lives in Oslo"}
+    assert len(resource.contents) == 1
+    assert (await row(engine, old))["workspace_id"] == str(caller.workspace_id)
+    assert key not in logged
+    assert "Bergen" not in logged
+
+
+async def test_a_key_revoked_meanwhile_is_refused_at_once(
+    engine: Engine, caller: Caller, database_url: str
+) -> None:
+    key = await key_for(engine, caller.workspace_id, name="laptop of a former friend")
+
+    async with started(DATABASE_URL=database_url, RECOLLECT_KEY=key) as (tools, _):
+        await remember(tools, "The gate code is 4711")
+        await revoke_key(engine, "laptop of a former friend")
+        with pytest.raises(Refused, match="expired or was revoked"):
+            for _ in range(200):  # the news travels by NOTIFY, within a second
+                await recall(tools, mode="recent")
+
+
+@pytest.mark.parametrize(
+    ("key", "complaint"),
+    [
+        (None, "`RECOLLECT_KEY` is not set"),
+        ("", "`RECOLLECT_KEY` is not set"),
+        ("rk_00000000_wrong", "This key is not known here"),
+    ],
+)
+def test_an_external_database_needs_a_good_key(
+    database_url: str, key: str | None, complaint: str
+) -> None:
+    given = {} if key is None else {"RECOLLECT_KEY": key}
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "recollect", "mcp"],
+        input=b"",
+        capture_output=True,
+        env=environment(DATABASE_URL=database_url, **given),
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 1
+    assert complaint in ended.stderr.decode()
+    assert ended.stdout == b""
+
+
+def test_S98_the_key_is_taken_out_of_the_environment() -> None:
+    surroundings = {"RECOLLECT_KEY": "rk_1", "HOME": "/home/ada"}
+
+    assert take_key(surroundings) == "rk_1"
+    assert surroundings == {"HOME": "/home/ada"}
+    assert take_key(surroundings) is None
+
+
+@pytest.fixture
+def data_dir() -> Generator[Path]:
+    with tempfile.TemporaryDirectory(prefix="house-", dir="/tmp") as base:
+        Path(base).chmod(0o711)  # the unprivileged server of a root-run test must pass through
+        yield Path(base) / "data"
+
+
+@pytest.mark.slow
+def test_S98_without_a_key_it_is_the_operators_own_house_and_stdout_is_protocol_only(
+    data_dir: Path,
+) -> None:
+    messages = [
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        },
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "memory_save", "arguments": {"content": "Tea at four"}},
+        },
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recollect", "mcp", "--data-dir", str(data_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdin
+    assert process.stdout
+
+    answers: list[bytes] = []
+    for message in messages:
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()
+        if "id" in message:
+            answers.append(process.stdout.readline())
+    rest, errors = process.communicate(timeout=60)
+
+    assert [json.loads(each)["id"] for each in answers] == [1, 2]
+    assert json.loads(answers[1])["result"]["structuredContent"]["success"] is True
+    assert rest == b""
+    assert process.returncode == 0
+    assert b"first sign-in: admin / " in errors
+    assert b"Tea at four" not in errors
