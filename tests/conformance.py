@@ -41,7 +41,9 @@ class Ledger:
 def main() -> None:
     ledger = Ledger()
     code = pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *sys.argv[1:]], [ledger])
-    passing = [number for number in NUMBERS if ledger.outcomes[number] and all(ledger.outcomes[number])]
+    passing = [
+        number for number in NUMBERS if ledger.outcomes[number] and all(ledger.outcomes[number])
+    ]
     failing = [number for number in NUMBERS if not all(ledger.outcomes[number])]
     missing = [number for number in NUMBERS if not ledger.outcomes[number]]
     print(f"\nConformance: {len(passing)} of {len(NUMBERS)} have a passing test.")

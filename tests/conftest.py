@@ -56,9 +56,7 @@ def embedder() -> StubEmbedder:
 
 
 @pytest.fixture
-async def engine(
-    database_url: str, embedder: StubEmbedder, clock: Clock
-) -> AsyncGenerator[Engine]:
+async def engine(database_url: str, embedder: StubEmbedder, clock: Clock) -> AsyncGenerator[Engine]:
     async with open_house(database_url, only(embedder), clock) as house:
         yield house
 
@@ -74,9 +72,7 @@ def server(engine: Engine) -> Server:
 
 
 @pytest.fixture
-async def visitor(
-    engine: Engine, server: Server, caller: Caller
-) -> AsyncGenerator[Visitor]:
+async def visitor(engine: Engine, server: Server, caller: Caller) -> AsyncGenerator[Visitor]:
     key = await key_for(engine, caller.workspace_id)
     async with visit(server, **{"X-API-Key": key}) as http:
         yield Visitor(http, caller, key)

@@ -90,9 +90,7 @@ async def test_a_filter_is_answered_exactly_even_where_there_is_an_index(
     assert set(found) == {str(each) for each in rare}
 
 
-async def test_the_index_goes_with_its_generation(
-    databases: TestDatabases, clock: Clock
-) -> None:
+async def test_the_index_goes_with_its_generation(databases: TestDatabases, clock: Clock) -> None:
     old = StubEmbedder(dimension=DIMENSION, model="old")
     url = databases.clone()
     async with open_house(url, Embedders(old), clock) as engine:

@@ -166,7 +166,9 @@ class Front:
         token: str,
     ) -> None:
         route = f"{visit.scope['method']} {visit.scope['path']}"
-        begun = await begin_once(self._engine, caller, route=route, token=token, body=body)
+        # What is asked in the address makes another request of the same body.
+        asked = visit.scope["query_string"] + body
+        begun = await begin_once(self._engine, caller, route=route, token=token, body=asked)
         if isinstance(begun, Answer):
             await visit.replay(begun)
             return

@@ -38,6 +38,4 @@ def _keys(settings: Settings) -> dict[str, str | None]:
     endpoints = list(settings.embedders.values())
     if settings.embedding_url:
         endpoints.append(Endpoint(settings.embedding_url, "", settings.embedding_key))
-    return {
-        identity_of(embeddings_url(each.url), "").endpoint: each.key for each in endpoints
-    }
+    return {identity_of(embeddings_url(each.url), "").endpoint: each.key for each in endpoints}

@@ -66,6 +66,9 @@ def migrations() -> list[Migration]:
 async def migrate(url: str, say: Callable[[str], None] = lambda _: None) -> int:
     """Bring the database to this release's schema; return how many migrations were applied."""
     async with await _connect(url) as db:
+        if not await _missing(db):
+            # The usual start takes no lock, which behind PgBouncer could be left on a connection.
+            return 0
         await _lock(db)
         try:
             return await _apply_missing(db, say)
@@ -99,6 +102,15 @@ async def _lock(db: Db) -> None:
 
 async def _apply_missing(db: Db, say: Callable[[str], None]) -> int:
     await db.execute(_CREATE_LEDGER)
+    missing = await _missing(db)
+    for each in missing:
+        say(f"applying {each.name}")
+        await _apply(db, each)
+    return len(missing)
+
+
+async def _missing(db: Db) -> list[Migration]:
+    """The migrations to apply; raise `Conflict` if the database is not one that we made."""
     applied = {migration.number: migration for migration in await _applied(db)}
     known = migrations()
     newest = max(applied, default=0)
@@ -106,11 +118,7 @@ async def _apply_missing(db: Db, say: Callable[[str], None]) -> int:
         raise Conflict(
             f"This database was migrated by a newer Recollect (migration {newest}). Upgrade first."
         )
-    missing = [each for each in known if not _is_applied(each, applied)]
-    for each in missing:
-        say(f"applying {each.name}")
-        await _apply(db, each)
-    return len(missing)
+    return [each for each in known if not _is_applied(each, applied)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Connections and transactions. Every transaction says which workspace it is for."""
 
 import json
-import re
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -132,8 +131,3 @@ def _read_json(text: str | bytes) -> Any:
 def _number(digits: str) -> int | float:
     number = int(digits)
     return number if -(2**63) <= number < 2**63 else float(digits)
-
-
-def conceal(url: str) -> str:
-    """The URL with its password blotted out, fit to be shown."""
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", url)

@@ -299,6 +299,19 @@ async def test_a_memory_is_made_changed_and_forgotten(
     assert await rows(engine, audited, caller.workspace_id) == [("no more zeppelins",)]
 
 
+async def test_a_repeat_for_another_agent_is_another_request(http: httpx2.AsyncClient) -> None:
+    again = {"Idempotency-Key": "once"}
+
+    answers = [
+        await http.post(
+            "/agents/memories", params={"agent_id": agent}, json={"content": "x"}, headers=again
+        )
+        for agent in ("cook", "cook", "guard")
+    ]
+
+    assert [answer.status_code for answer in answers] == [201, 201, 409]
+
+
 async def test_N40_a_link_made_twice_is_one_with_the_last_weight(
     http: httpx2.AsyncClient, tools: Surface, engine: Engine, caller: Caller
 ) -> None:

@@ -13,15 +13,15 @@ from recollect.doors.tools.errors import ErrorObject
 from recollect.engine.core import Engine
 
 CREDENTIALS: Mapping[str, Mapping[str, Any]] = {
-    "bearer": {"type": "http", "scheme": "bearer"},
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "bearer": {"type": "http", "scheme": "bearer"},
 }
 _STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503)
 
 
 def credential(headers: Headers) -> str | None:
     """The key as clients of this door send it."""
-    return bearer(headers) or headers.get("x-api-key")
+    return headers.get("x-api-key") or bearer(headers)
 
 
 def new_router() -> APIRouter:
