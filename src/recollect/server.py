@@ -58,12 +58,16 @@ class Server:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """The worker, the listener and MCP, for as long as the block lasts."""
-        tasks = [asyncio.create_task(self._listen())]
+        is_open = asyncio.Event()
+        tasks = [
+            asyncio.create_task(self._listen()),
+            asyncio.create_task(self._mcp.run(is_open)),
+        ]
         if self._settings.workers:
             tasks.append(asyncio.create_task(self.worker.run()))
         try:
-            async with self._mcp.running():
-                yield
+            await is_open.wait()
+            yield
         finally:
             self.health.is_leaving = True
             for task in tasks:

@@ -57,7 +57,7 @@ def live_server(
 @contextmanager
 def on_a_port(app: Any) -> Generator[str]:
     """The URL of a small application of the test's own, such as a stub of somebody's endpoint."""
-    with socket.socket() as listener:
+    with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         server = uvicorn.Server(uvicorn.Config(app, ws="none", lifespan="off", log_config=None))
@@ -74,7 +74,7 @@ def on_a_port(app: Any) -> Generator[str]:
 async def _listening(
     database_url: str, embedders: Embedders, now: Clock, settings: dict[str, Any]
 ) -> AsyncGenerator[tuple[Live, uvicorn.Server, socket.socket]]:
-    with socket.socket() as listener:
+    with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()  # from here on connections queue, so nobody waits for the start
         port = listener.getsockname()[1]

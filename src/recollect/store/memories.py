@@ -59,7 +59,7 @@ LIVE = """
 
 
 # Who said it, where a text begins as "Ana: ...".
-SPEAKER = r"substring(m.content from '^([^:\n]{1,40}):\s')"
+SPEAKER = r"substring(left(m.content, 42) from '^([^:\n]+):\s')"
 
 
 def alive(now: datetime, view: View = CURRENT) -> dict[str, Any]:

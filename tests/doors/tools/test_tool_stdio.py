@@ -109,7 +109,7 @@ def test_an_external_database_needs_a_good_key(
     )
 
     assert ended.returncode == 1
-    assert complaint in ended.stderr.decode()
+    assert f"recollect: {complaint}" in ended.stderr.decode()
     assert ended.stdout == b""
 
 

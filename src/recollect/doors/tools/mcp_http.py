@@ -1,7 +1,7 @@
 """MCP over HTTP at `/mcp`: every POST stands for itself and brings its key."""
 
+import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 
 from fastapi import Request, Response
@@ -48,9 +48,14 @@ class Mcp:
         )
         self.door = Door("mcp", ("/mcp",), app, answer_mcp, credential, MOST_BYTES)
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Serve for as long as the block lasts; once."""
-        return self._sessions.run()
+    async def run(self, is_open: asyncio.Event) -> None:
+        """Serve until cancelled; once.
+
+        A task of its own: the SDK would wrap whatever goes wrong in its block into a group.
+        """
+        async with self._sessions.run():
+            is_open.set()
+            await asyncio.Event().wait()
 
     async def _speak(self, _: Request) -> Response:
         """One JSON-RPC message."""
