@@ -13,7 +13,7 @@ from recollect import __version__
 from recollect.domain import Caller
 from recollect.doors.front import Door, bearer
 from recollect.doors.furnish import CallerOf, EngineOf, furnish
-from recollect.doors.statebase import wire
+from recollect.doors.statebase import session_wire, trace_wire, wire
 from recollect.doors.statebase.errors import answer
 from recollect.engine.audit import ListEvents, get_event, list_events
 from recollect.engine.change import ListMemories, change, get, list_memories
@@ -172,25 +172,29 @@ async def delete_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> N
 
 @router.post("/v1/sessions", status_code=201)
 async def create_session(
-    engine: EngineOf, caller: CallerOf, body: wire.NewSession
-) -> wire.SessionObject:
+    engine: EngineOf, caller: CallerOf, body: session_wire.NewSession
+) -> session_wire.SessionObject:
     """Open a session."""
-    return wire.from_thread(await open_thread(engine, caller, wire.to_open(body)))
+    return session_wire.from_thread(await open_thread(engine, caller, session_wire.to_open(body)))
 
 
 @router.get("/v1/sessions")
 async def list_sessions(
-    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.SessionParameters, Query()]
-) -> wire.SessionList:
+    engine: EngineOf,
+    caller: CallerOf,
+    parameters: Annotated[session_wire.SessionParameters, Query()],
+) -> session_wire.SessionList:
     """List sessions, newest first."""
-    found, has_more = await list_threads(engine, caller, wire.to_list(parameters))
-    return wire.SessionList(**_page(found, wire.from_thread, has_more=has_more))
+    found, has_more = await list_threads(engine, caller, session_wire.to_list(parameters))
+    return session_wire.SessionList(**_page(found, session_wire.from_thread, has_more=has_more))
 
 
 @router.get("/v1/sessions/{session_id}")
-async def get_session(engine: EngineOf, caller: CallerOf, session_id: str) -> wire.SessionObject:
+async def get_session(
+    engine: EngineOf, caller: CallerOf, session_id: str
+) -> session_wire.SessionObject:
     """One session with its state."""
-    return wire.from_thread(await get_thread(engine, caller, wire.session_ref(session_id)))
+    return session_wire.from_thread(await get_thread(engine, caller, wire.session_ref(session_id)))
 
 
 @router.delete("/v1/sessions/{session_id}", status_code=204)
@@ -205,11 +209,11 @@ async def get_context(
     caller: CallerOf,
     session_id: str,
     response: Response,
-    body: Annotated[wire.AskContext | None, Body()] = None,
-) -> wire.ContextObject:
+    body: Annotated[session_wire.AskContext | None, Body()] = None,
+) -> session_wire.ContextObject:
     """State, relevant memories and recent turns in one answer."""
     began = perf_counter()
-    ask = body or wire.AskContext()
+    ask = body or session_wire.AskContext()
     found = await context(
         engine,
         caller,
@@ -219,32 +223,38 @@ async def get_context(
         turn_limit=wire.clamped(ask.turn_limit, default=10, most=50),
     )
     response.headers["X-StateBase-Latency"] = f"{(perf_counter() - began) * 1000:.1f}ms"
-    return wire.from_context(found)
+    return session_wire.from_context(found)
 
 
 @router.get("/v1/sessions/{session_id}/state")
-async def get_state(engine: EngineOf, caller: CallerOf, session_id: str) -> wire.StateObject:
+async def get_state(
+    engine: EngineOf, caller: CallerOf, session_id: str
+) -> session_wire.StateObject:
     """The current state."""
-    return wire.from_state(await get_thread(engine, caller, wire.session_ref(session_id)))
+    return session_wire.from_state(await get_thread(engine, caller, wire.session_ref(session_id)))
 
 
 @router.patch("/v1/sessions/{session_id}/state")
 async def update_state(
-    engine: EngineOf, caller: CallerOf, session_id: str, body: wire.NewState
-) -> wire.StateObject:
+    engine: EngineOf, caller: CallerOf, session_id: str, body: session_wire.NewState
+) -> session_wire.StateObject:
     """Change the named keys of the state, as a new version."""
     ref = wire.session_ref(session_id)
-    return wire.from_state(await merge_state(engine, caller, ref, body.state, body.reasoning))
+    return session_wire.from_state(
+        await merge_state(engine, caller, ref, body.state, body.reasoning)
+    )
 
 
 @router.post("/v1/sessions/{session_id}/state")
 @router.put("/v1/sessions/{session_id}/state")
 async def put_state(
-    engine: EngineOf, caller: CallerOf, session_id: str, body: wire.NewState
-) -> wire.StateObject:
+    engine: EngineOf, caller: CallerOf, session_id: str, body: session_wire.NewState
+) -> session_wire.StateObject:
     """Put a new state in place of the old one, as a new version."""
     ref = wire.session_ref(session_id)
-    return wire.from_state(await replace_state(engine, caller, ref, body.state, body.reasoning))
+    return session_wire.from_state(
+        await replace_state(engine, caller, ref, body.state, body.reasoning)
+    )
 
 
 @router.get("/v1/sessions/{session_id}/state/history")
@@ -253,8 +263,8 @@ async def get_history(
     engine: EngineOf,
     caller: CallerOf,
     session_id: str,
-    parameters: Annotated[wire.HistoryParameters, Query()],
-) -> wire.StateList:
+    parameters: Annotated[session_wire.HistoryParameters, Query()],
+) -> session_wire.StateList:
     """Versions of the state, newest first."""
     thread, found, has_more = await state_history(
         engine,
@@ -263,8 +273,8 @@ async def get_history(
         before=parameters.starting_after,
         limit=wire.clamped(parameters.limit, default=20, most=100),
     )
-    versions = [wire.from_version(thread, each) for each in found]
-    return wire.StateList(
+    versions = [session_wire.from_version(thread, each) for each in found]
+    return session_wire.StateList(
         data=versions,
         has_more=has_more,
         first_id=versions[0].version if versions else None,
@@ -275,12 +285,12 @@ async def get_history(
 @router.post("/v1/sessions/{session_id}/state/rollback")
 @router.post("/v1/sessions/{session_id}/rollback")
 async def rollback(
-    engine: EngineOf, caller: CallerOf, session_id: str, body: wire.RollBack
-) -> wire.RolledBack:
+    engine: EngineOf, caller: CallerOf, session_id: str, body: session_wire.RollBack
+) -> session_wire.RolledBack:
     """Make an earlier state current again, as a new version."""
     ref = wire.session_ref(session_id)
     thread, event = await roll_back(engine, caller, ref, body.version)
-    return wire.from_rollback(thread, body.version, f"trace_{event.hex}")
+    return session_wire.from_rollback(thread, body.version, f"trace_{event.hex}")
 
 
 @router.post("/v1/sessions/{session_id}/fork", status_code=201)
@@ -288,21 +298,21 @@ async def fork_session(
     engine: EngineOf,
     caller: CallerOf,
     session_id: str,
-    body: Annotated[wire.ForkSession | None, Body()] = None,
-) -> wire.SessionObject:
+    body: Annotated[session_wire.ForkSession | None, Body()] = None,
+) -> session_wire.SessionObject:
     """A new session that begins with a state of this one."""
     ref = wire.session_ref(session_id)
     version = body.version if body else None
-    return wire.from_thread(await fork(engine, caller, ref, version, wire.session_id))
+    return session_wire.from_thread(await fork(engine, caller, ref, version, wire.session_id))
 
 
 @router.post("/v1/sessions/{session_id}/turns", status_code=201)
 async def create_turn(
-    engine: EngineOf, caller: CallerOf, session_id: str, body: wire.NewTurn
-) -> wire.TurnObject:
+    engine: EngineOf, caller: CallerOf, session_id: str, body: session_wire.NewTurn
+) -> session_wire.TurnObject:
     """Append a turn."""
     ref = wire.session_ref(session_id)
-    return wire.from_turn(*await add_turn(engine, caller, ref, wire.to_turn(body)))
+    return session_wire.from_turn(*await add_turn(engine, caller, ref, session_wire.to_turn(body)))
 
 
 @router.get("/v1/sessions/{session_id}/turns")
@@ -310,8 +320,8 @@ async def get_turns(
     engine: EngineOf,
     caller: CallerOf,
     session_id: str,
-    parameters: Annotated[wire.PageParameters, Query()],
-) -> wire.TurnList:
+    parameters: Annotated[session_wire.PageParameters, Query()],
+) -> session_wire.TurnList:
     """Turns, newest first."""
     thread, found, has_more = await list_turns(
         engine,
@@ -320,8 +330,8 @@ async def get_turns(
         after=wire.cursor(parameters.starting_after, "turn_"),
         limit=wire.clamped(parameters.limit, default=20, most=100),
     )
-    return wire.TurnList(
-        **_page(found, lambda turn: wire.from_turn(thread, turn), has_more=has_more)
+    return session_wire.TurnList(
+        **_page(found, lambda turn: session_wire.from_turn(thread, turn), has_more=has_more)
     )
 
 
@@ -330,8 +340,8 @@ async def get_turns(
 
 @router.get("/v1/traces")
 async def list_traces(
-    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.TraceParameters, Query()]
-) -> wire.TraceList:
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[trace_wire.TraceParameters, Query()]
+) -> trace_wire.TraceList:
     """What was done, newest first."""
     after = parameters.starting_after
     ask = ListEvents(
@@ -344,14 +354,14 @@ async def list_traces(
         after=None if after is None else _trace_id(after, wire.no_cursor()),
     )
     found, has_more = await list_events(engine, caller, ask)
-    return wire.TraceList(**_page(found, wire.from_event, has_more=has_more))
+    return trace_wire.TraceList(**_page(found, trace_wire.from_event, has_more=has_more))
 
 
 @router.get("/v1/traces/{trace_id}")
-async def get_trace(engine: EngineOf, caller: CallerOf, trace_id: str) -> wire.TraceObject:
+async def get_trace(engine: EngineOf, caller: CallerOf, trace_id: str) -> trace_wire.TraceObject:
     """One act."""
     event_id = _trace_id(trace_id, NotFound("trace"))
-    return wire.from_event(await get_event(engine, caller, event_id))
+    return trace_wire.from_event(await get_event(engine, caller, event_id))
 
 
 def _trace_id(text: str, otherwise: Failure) -> UUID:
