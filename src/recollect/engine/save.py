@@ -90,16 +90,17 @@ async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
     if ask.wants_vector:
         # Before the transaction: no connection is held while a model thinks.
         embedded = await spaces.embed_passage(engine, caller.workspace_id, ask.content)
-    async with engine.writing(caller) as db, together(db):
+    async with engine.writing(caller) as db:
         thread = await _thread(engine, db, caller, ask)
         if ask.returns_twin:
             twin = await _find_twin(engine, db, caller, ask, embedded)
             if twin:
                 return Saved(twin, is_new=False)
         memory = _newborn(caller, ask, thread, engine.now())
-        await memories.insert(db, memory, content_digest(memory.content))
-        await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
-        memory = await attach_vector(engine, db, memory, embedded)
+        async with together(db):
+            await memories.insert(db, memory, content_digest(memory.content))
+            await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
+            memory = await attach_vector(engine, db, memory, embedded)
         if ask.links_alike:
             await link_alike(engine, db, caller, memory, embedded)
         await link_new(engine, db, caller, memory, ask.links)

@@ -111,8 +111,8 @@ class Pool:
 async def together(db: Db) -> AsyncGenerator[None]:
     """Let statements that nobody awaits a row of travel with the next one that somebody does.
 
-    An error of theirs is raised then, at the latest when the block ends; and they have no
-    `rowcount`. A save takes 4 round trips this way, else 9.
+    An error of theirs is raised then, at the latest when the block ends. They have no `rowcount`:
+    nothing that returns one belongs in here. A save takes 5 round trips this way, else 9.
     """
     async with db.pipeline():
         yield
