@@ -26,7 +26,7 @@ from recollect.measure import Measures
 from recollect.settings import Settings
 from recollect.store import identity, jobs
 from recollect.store.listen import listen
-from recollect.worker import Worker
+from recollect.worker import Worker, end
 
 
 class Server:
@@ -70,9 +70,7 @@ class Server:
             yield
         finally:
             self.health.is_leaving = True
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(tasks)
 
     async def _listen(self) -> None:
         # PgBouncer in transaction mode cannot carry LISTEN: workers poll, keys are believed for

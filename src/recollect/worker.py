@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -37,10 +37,24 @@ POLL_SECONDS = 2.0
 _DOWN_SECONDS = 3.0
 _LONGEST_BACKOFF_SECONDS = 300.0
 _TICK_SECONDS = 30.0
+# Longer than a job needs to put itself back.
+_CANCEL_AGAIN_SECONDS = 3.0
 _SURVEYED_EVERY = timedelta(hours=12)
 
 _log = structlog.get_logger(__name__)
 _dice = random.SystemRandom()
+
+
+async def end(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended, whatever they end with.
+
+    Once is not enough: before Python 3.12 `wait_for`, with which the driver waits, swallows a
+    cancellation that comes together with what it waits for. A server hung on that at its end.
+    """
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=_CANCEL_AGAIN_SECONDS)
 
 
 class LeaseLost(Exception):
@@ -81,10 +95,7 @@ class Worker:
                 await self._survive(self._claim)
                 await self._wait()
         finally:
-            ticker.cancel()
-            for task in self._running:
-                task.cancel()
-            await asyncio.gather(ticker, *self._running, return_exceptions=True)
+            await end([ticker, *self._running])
 
     async def run_until_empty(self) -> int:
         """Do every job that is due, then return how many there were: for tests and commands."""

@@ -10,7 +10,7 @@ from recollect.settings import Settings
 from recollect.store import jobs
 from recollect.store.listen import listen
 from recollect.store.migrate import migrate
-from recollect.worker import Worker
+from recollect.worker import Worker, end
 
 
 def add(commands: Commands) -> None:
@@ -50,6 +50,4 @@ async def _until_told(worker: Worker, url: str | None) -> None:
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     print("Working. Stop with Ctrl-C.", flush=True)
     await stop.wait()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await end(tasks)

@@ -76,6 +76,15 @@ def fuse(lists: Mapping[Source, Sequence[Scored]]) -> list[Fused]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What breaks a tie between memories of equal score."""
+
+    importance: float
+    is_same_thread: bool
+    created_at: datetime
+
+
 # What else speaks for a candidate, beside its own score as a share of the best one's: the best of
 # its thread, and that it was said by somebody whom the question names. docs/recall.md has what each
 # is worth; neither is sensitive (0.3 to 1 and 0.1 to 0.3 do about the same).
@@ -89,6 +98,7 @@ class Evidence:
 
     memory_id: MemoryId
     score: float
+    traits: Traits
     thread_id: ThreadId | None = None
     is_named: bool = False
 
@@ -107,12 +117,12 @@ def by_evidence(found: Sequence[Evidence]) -> list[Scored]:
         if each.thread_id is not None:
             best[each.thread_id] = max(each.score, best.get(each.thread_id, each.score))
 
-    def weight(each: Evidence) -> float:
+    def place(each: Evidence) -> tuple[float, float, bool, float]:
         company = each.score if each.thread_id is None else best[each.thread_id]
-        return (each.score + THREAD_SHARE * company) / most + SPEAKER_BONUS * each.is_named
+        weight = (each.score + THREAD_SHARE * company) / most + SPEAKER_BONUS * each.is_named
+        return (-weight, *_breaking_ties(each.traits))
 
-    ranked = sorted(found, key=weight, reverse=True)
-    return [Scored(each.memory_id, each.score) for each in ranked]
+    return [Scored(each.memory_id, each.score) for each in sorted(found, key=place)]
 
 
 def is_named(speaker: str | None, query: str) -> bool:
@@ -123,13 +133,9 @@ def is_named(speaker: str | None, query: str) -> bool:
     return any(word.casefold() in asked for word in speaker.split())
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What breaks a tie between memories of equal score."""
-
-    importance: float
-    is_same_thread: bool
-    created_at: datetime
+def _breaking_ties(traits: Traits) -> tuple[float, bool, float]:
+    """The more important first, then the asker's own thread, then the newer one."""
+    return -traits.importance, not traits.is_same_thread, -traits.created_at.timestamp()
 
 
 def ordered(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list[Fused]:
@@ -139,12 +145,9 @@ def ordered(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list[F
     """
 
     def place(each: Fused) -> tuple[float, float, bool, float, bool, str]:
-        known = traits[each.memory_id]
         return (
             -each.score,
-            -known.importance,
-            not known.is_same_thread,
-            -known.created_at.timestamp(),
+            *_breaking_ties(traits[each.memory_id]),
             all(listed.source is Source.LINKS for listed in each.places),
             str(each.memory_id),
         )

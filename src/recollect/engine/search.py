@@ -140,13 +140,12 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
     # Before the transaction: no connection is held while a model thinks.
     asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
     async with engine.reading(caller) as db:
-        lists = _Lists(ask.query)
+        lists = _Lists(ask.query, await _home(db, caller, ask.thread))
         if asked:
             lists.take_near(await _near(engine, db, caller, ask, asked), asked)
         lists.take_matches(await _matches(engine, db, caller, ask))
         await _follow(engine, db, caller, ask, lists)
-        home = await _home(db, caller, ask.thread)
-        best = ordered(fuse(lists.by_source), lists.traits(home))
+        best = ordered(fuse(lists.by_source), lists.traits)
         page = best[: ask.limit]
         ids = [each.memory_id for each in page]
         known = await memories.find_all(db, caller.workspace_id, ids, engine.now(), ask.view)
@@ -162,10 +161,11 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
 class _Lists:
     """The three lists as they grow, and what is known of each candidate."""
 
-    def __init__(self, query: str) -> None:
+    def __init__(self, query: str, home: ThreadId | None) -> None:
         self._query = query
+        self._home = home
+        self.traits: dict[MemoryId, Traits] = {}
         self.by_source: dict[Source, Sequence[Scored]] = {}
-        self._known: dict[MemoryId, Candidate | Match] = {}
 
     def take_near(self, near: Sequence[Candidate], asked: Asked) -> None:
         """The list by meaning, down to what is relevant at all."""
@@ -183,37 +183,33 @@ class _Lists:
         """The list by links."""
         self.by_source[Source.LINKS] = linked
         for memory in known.values():
-            candidate = Candidate(
-                memory.id, 0.0, memory.importance, memory.thread_id, memory.created_at
-            )
-            self._known.setdefault(memory.id, candidate)
+            self.traits.setdefault(memory.id, self._traits(memory))
 
     def seeds(self) -> list[MemoryId]:
         """The heads of the lists so far."""
         heads = [each.memory_id for found in self.by_source.values() for each in found[:_SEEDS]]
         return list(dict.fromkeys(heads))
 
-    def traits(self, home: ThreadId | None) -> dict[MemoryId, Traits]:
-        """What breaks ties among the candidates."""
-        return {
-            memory_id: Traits(
-                each.importance,
-                home is not None and each.thread_id == home,
-                each.created_at,
-            )
-            for memory_id, each in self._known.items()
-        }
+    def _traits(self, each: Candidate | Match | Memory) -> Traits:
+        is_home = self._home is not None and each.thread_id == self._home
+        return Traits(each.importance, is_home, each.created_at)
 
     def _take(
         self, source: Source, kept: Sequence[Candidate | Match], scores: Sequence[float]
     ) -> None:
+        self.traits |= {each.id: self._traits(each) for each in kept}
         self.by_source[source] = by_evidence(
             [
-                Evidence(each.id, score, each.thread_id, is_named(each.speaker, self._query))
+                Evidence(
+                    each.id,
+                    score,
+                    self.traits[each.id],
+                    each.thread_id,
+                    is_named(each.speaker, self._query),
+                )
                 for each, score in zip(kept, scores, strict=True)
             ]
         )
-        self._known |= {each.id: each for each in kept}
 
 
 async def _near(

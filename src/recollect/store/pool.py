@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -79,7 +79,10 @@ class Pool:
             try:
                 yield connection
             except BaseException:
-                await connection.rollback()
+                # A task that is told to stop in the middle of a query breaks it off; the rollback
+                # may fail on that, and must not take the place of what really happened.
+                with suppress(psycopg.Error):
+                    await connection.rollback()
                 raise
             await connection.commit()
         except psycopg.OperationalError as error:
