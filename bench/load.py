@@ -169,6 +169,7 @@ async def _measured(
     idle = house.server_mib(server), house.postgres_mib(attached.data_dir)
     disk = await _disk(attached.admin_url)
     memories = await _count(attached.admin_url)
+    print(f"{memories:,} are there, with what earlier runs have saved", flush=True)
     most = max(options.clients)
     async with _engine(attached) as engine:
         tenants = await _tenants(engine)

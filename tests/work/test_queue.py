@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from recollect import worker
 from recollect.domain import Caller, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.maintain import tidy
@@ -286,3 +287,26 @@ async def test_a_worker_stopped_in_the_middle_hands_its_job_on_at_once(
     await Worker(engine, slots=1, handlers={kind(request): recorder}).run_until_empty()
 
     assert recorder.ran == [caller.workspace_id]
+
+
+async def test_a_task_that_swallows_a_cancellation_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `asyncio.wait_for` of Python 3.11 does, with which the driver waits."""
+    monkeypatch.setattr(worker, "_CANCEL_AGAIN_SECONDS", 0.01)
+    cancelled = 0
+
+    async def stubborn() -> None:
+        nonlocal cancelled
+        while cancelled < 2:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled += 1
+
+    task = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+
+    await asyncio.wait_for(worker.end([task]), timeout=5)
+
+    assert (task.done(), cancelled) == (True, 2)

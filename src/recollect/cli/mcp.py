@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+from typing import Any
 
+from mcp.server import Server as McpServer
 from mcp.server.stdio import stdio_server
 
 from recollect.cli.arguments import Commands, add_command
@@ -43,8 +45,13 @@ async def run(settings: Settings, _: argparse.Namespace) -> int:
             await warm(engine)
             # Not for its doors: for the worker and the news of revoked keys that run beside it.
             server = Server(settings, engine)
+
+            async def whoever_started_us() -> Caller:
+                return await operator(engine) if key is None else await server.ring.recognise(key)
+
+            await whoever_started_us()  # a wrong key is told at once, and not in the first answer
             async with server.running():
-                await _speak(engine, server, key)
+                await _speak(mcp_server(engine, whoever_started_us))
     return 0
 
 
@@ -54,11 +61,6 @@ async def _move_in(engine: Engine) -> None:
         print(f"first sign-in: {admin.login} / {admin.password}", file=sys.stderr)
 
 
-async def _speak(engine: Engine, server: Server, key: str | None) -> None:
-    async def whoever_started_us() -> Caller:
-        return await operator(engine) if key is None else await server.ring.recognise(key)
-
-    await whoever_started_us()  # a wrong key is told at once, and not in the first answer
-    speaking = mcp_server(engine, whoever_started_us)
+async def _speak(server: McpServer[Any]) -> None:
     async with stdio_server() as (incoming, outgoing):
-        await speaking.run(incoming, outgoing, speaking.create_initialization_options())
+        await server.run(incoming, outgoing, server.create_initialization_options())
