@@ -1,5 +1,6 @@
 """Links and time: what replaces what, what was true when, and how to take it back."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -245,3 +246,16 @@ async def test_the_same_words_kept_twice_are_merged_into_the_newest(
 
     found = await search(engine, caller, Search(mode=Mode.RECENT))
     assert [finding.memory.id for finding in found.findings] == [newest.id]
+
+
+async def test_many_recalls_of_the_same_memories_at_once_all_succeed_and_all_count(
+    engine: Engine, caller: Caller
+) -> None:
+    for number in range(30):
+        await say(engine, caller, f"fact {number}")
+    orders = [Search(mode=mode, limit=30) for mode in (Mode.RECENT, Mode.IMPORTANT)] * 20
+
+    await asyncio.gather(*(search(engine, caller, ask) for ask in orders))
+
+    found = await search(engine, caller, Search(mode=Mode.RECENT, limit=30, counts_as_access=False))
+    assert [finding.memory.access_count for finding in found.findings] == [40] * 30

@@ -333,16 +333,24 @@ async def ids_of_thread(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) 
     return [MemoryId(row[0]) for row in await cursor.fetchall()]
 
 
+# Held in one order first: two recalls of the same memories at once would otherwise wait for each
+# other in a ring, which PostgreSQL ends by failing one of them.
 _TOUCH = """
+    WITH held AS (
+        SELECT m.id FROM memory m
+        WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s)
+        ORDER BY m.id
+        FOR NO KEY UPDATE
+    )
     UPDATE memory SET access_count = access_count + 1, last_accessed_at = %(now)s
-    WHERE workspace_id = %(workspace_id)s AND id = ANY(%(ids)s)
+    FROM held
+    WHERE memory.workspace_id = %(workspace_id)s AND memory.id = held.id
 """
 
 
 async def touch(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime) -> None:
     """Note that these were recalled."""
-    # In one order, so that two recalls of the same memories do not wait for each other in a ring.
-    values = {"workspace_id": workspace_id, "ids": sorted(ids), "now": now}
+    values = {"workspace_id": workspace_id, "ids": list(ids), "now": now}
     await db.execute(_TOUCH, values)
 
 
