@@ -86,8 +86,8 @@ class Traits:
 
 
 # What else speaks for a candidate, beside its own score as a share of the best one's: the best of
-# its thread, and that it was said by somebody whom the question names. docs/recall.md has what each
-# is worth; neither is sensitive (0.3 to 1 and 0.1 to 0.3 do about the same).
+# its thread, and that it was said by somebody whom the question names. Both were chosen while
+# looking at LoCoMo and RealMem, so what they gain there says little about other sets.
 THREAD_SHARE = 0.5
 SPEAKER_BONUS = 0.15
 

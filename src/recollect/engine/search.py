@@ -37,7 +37,7 @@ from recollect.store.pool import Db
 from recollect.store.vectors import Candidate
 from recollect.store.words import Match
 
-# How far down each list candidates are taken. Deeper changes no result of the benchmark.
+# How far down each list candidates are taken: a guess with room to spare, not measured yet.
 _DEPTH = 200
 # Links are followed from the heads of the other two lists: further down, what is found by accident
 # would bring its friends.
@@ -45,7 +45,7 @@ _SEEDS = 10
 _MOST_LINKS = 200
 
 # What is found by one list alone must clear its floor, or an unrelated question would find
-# whatever happens to be nearest. docs/recall.md says how the floors were set.
+# whatever happens to be nearest. Both floors are first guesses, not fitted to anything.
 LEAST_RELEVANCE = 0.5
 LEAST_COVERAGE = 0.3
 
