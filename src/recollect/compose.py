@@ -10,7 +10,7 @@ from pathlib import Path
 from recollect.embedded import attach, default_data_dir
 from recollect.engine.core import Engine
 from recollect.errors import Unavailable
-from recollect.models.assemble import assemble
+from recollect.models.assemble import assemble, assemble_chats
 from recollect.models.embed import Purpose
 from recollect.models.lazy import LazyBuiltin
 from recollect.settings import Settings
@@ -51,10 +51,17 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
     """An engine on a migrated database."""
     pool = Pool(database.url, size=settings.pool_size, behind_pgbouncer=settings.pgbouncer)
     embedders = assemble(settings, LazyBuiltin(settings.weights_dir, data_dir(settings) / "models"))
+    chats = assemble_chats(settings)
     try:
         await pool.open()
-        yield Engine(pool=pool, embedders=embedders, embedding_deadline=settings.embedding_deadline)
+        yield Engine(
+            pool=pool,
+            embedders=embedders,
+            chats=chats,
+            embedding_deadline=settings.embedding_deadline,
+        )
     finally:
+        await chats.aclose()
         await embedders.aclose()
         await pool.close()
 

@@ -29,6 +29,18 @@ class Endpoint:
     key: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """An OpenAI-compatible chat endpoint the operator has configured."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+    # What background work asks it for; a request names its own.
+    model: str | None = None
+    # Whether it takes tools: some models refuse any request that offers one.
+    tools: bool = True
+
+
 def _setting(text: str, default: Any) -> Any:
     return field(default=default, metadata={"help": text})
 
@@ -72,6 +84,19 @@ class Settings:
         "A directory holding the built-in model's `model_quantized.onnx` and `tokenizer.json`.",
         None,
     )
+    chat_url: str | None = _setting(
+        "Base URL of an OpenAI-compatible chat endpoint, such as `https://api.openai.com/v1`. "
+        "Default: the built-in `recollect-librarian` alone.",
+        None,
+    )
+    chat_model: str | None = _setting(
+        "Model that background work asks that endpoint for, and requests that name none.", None
+    )
+    chat_key: str | None = _setting("Its API key.", None)
+    chat_tools: bool = _setting(
+        "Whether the memory tools are offered to it; some models refuse tools.", True
+    )
+    chat_idle_seconds: int = _setting("Longest silence of a chat endpoint within an answer.", 120)
     rate_per_minute: int = _setting("Requests a key may make a minute. 0: no limit.", 100)
     rate_burst: int = _setting("Requests a key may make at once.", 200)
     workers: int = _setting("Jobs `serve` runs at once in its own process. 0: none.", 2)
@@ -85,6 +110,13 @@ class Settings:
         metadata={
             "help": "Named endpoints (`[embedders.NAME]` with url, model, key) "
             "that a workspace may use instead."
+        },
+    )
+    upstreams: Mapping[str, Upstream] = field(
+        default_factory=dict[str, Upstream],
+        metadata={
+            "help": "Further chat endpoints (`[upstreams.NAME]` with url, key, model, tools), "
+            "asked for a model `M` by the name `NAME/M`."
         },
     )
 
@@ -116,9 +148,11 @@ def read_settings(
     values |= _from_environment(env)
     values |= overrides or {}
     endpoints = values.pop("embedders", {})
+    upstreams = values.pop("upstreams", {})
     settings = Settings(
         **{name: _typed(name, value) for name, value in values.items()},
         embedders={name: _endpoint(name, table) for name, table in endpoints.items()},
+        upstreams={name: _upstream(name, table) for name, table in upstreams.items()},
     )
     _check(settings)
     return settings
@@ -159,7 +193,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     for name, value in env.items():
         if not name.startswith(PREFIX) or name in _ELSEWHERE:
             continue
-        if name not in known or known[name] == "embedders":
+        if name not in known or known[name] in {"embedders", "upstreams"}:
             # A misspelt setting that is silently ignored can send data to the wrong database.
             hint = _nearest(name.removeprefix(PREFIX).lower())
             raise Invalid(f"The environment variable `{name}` is no setting of Recollect.{hint}")
@@ -215,6 +249,12 @@ def _endpoint(name: str, table: Mapping[str, Any]) -> Endpoint:
     return Endpoint(url=table["url"], model=table["model"], key=table.get("key"))
 
 
+def _upstream(name: str, table: Mapping[str, Any]) -> Upstream:
+    if set(table) - {"url", "key", "model", "tools"} or "url" not in table or "/" in name:
+        raise Invalid(f"`[upstreams.{name}]` takes `url` and, if needed, `key`, `model`, `tools`.")
+    return Upstream(table["url"], table.get("key"), table.get("model"), table.get("tools", True))
+
+
 def _check(settings: Settings) -> None:
     if not 0 <= settings.port <= 65_535:
         raise Invalid(f"The setting `port` is `{settings.port}`; ports end at 65535.")
@@ -230,6 +270,12 @@ def _check(settings: Settings) -> None:
         raise Invalid("`DATABASE_URL` must begin with `postgresql://`.")
     if settings.embedding_url and not settings.embedding_model:
         raise Invalid("`embedding_url` is set but `embedding_model` is not: which model?")
-    for name in ("rate_per_minute", "rate_burst", "workers", "embedding_deadline_ms"):
+    for name in (
+        "rate_per_minute",
+        "rate_burst",
+        "workers",
+        "embedding_deadline_ms",
+        "chat_idle_seconds",
+    ):
         if getattr(settings, name) < 0:
             raise Invalid(f"The setting `{name}` must not be negative.")

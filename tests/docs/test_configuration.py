@@ -24,7 +24,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _variable(name: str) -> str:
-    return "file only" if name == "embedders" else f"`{PREFIX}{name.upper()}`"
+    return "file only" if name in {"embedders", "upstreams"} else f"`{PREFIX}{name.upper()}`"
 
 
 def _default(default: Any) -> str:

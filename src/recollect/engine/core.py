@@ -8,6 +8,7 @@ from uuid import UUID
 
 from recollect.domain import Caller, Json, utc_now
 from recollect.engine.space_cache import SpaceCache
+from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
 from recollect.store import events, idempotency
 from recollect.store.pool import Db, Pool
@@ -17,10 +18,11 @@ Clock = Callable[[], datetime]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A database, embedders and a clock."""
+    """A database, embedders, chat models and a clock."""
 
     pool: Pool
     embedders: Embedders
+    chats: Chats = field(default_factory=Chats)
     now: Clock = utc_now
     # How long a save waits for a vector before it goes on without one.
     embedding_deadline: timedelta = timedelta(seconds=1)

@@ -1,9 +1,14 @@
-"""The embedders that the settings ask for."""
+"""The models that the settings ask for."""
 
+from collections.abc import Mapping
+
+from recollect.models.chat import Chat, Route
+from recollect.models.chats import Chats
 from recollect.models.embed import Embedder, Identity
 from recollect.models.endpoint import EndpointEmbedder, embeddings_url, identity_of
 from recollect.models.registry import Embedders
-from recollect.settings import Endpoint, Settings
+from recollect.models.upstream import UpstreamChat
+from recollect.settings import Endpoint, Settings, Upstream
 
 BUILTIN = "builtin"
 
@@ -32,6 +37,21 @@ def assemble(settings: Settings, builtin: Embedder) -> Embedders:
         )
 
     return Embedders(default, named, revive)
+
+
+def assemble_chats(settings: Settings, builtin: Mapping[str, Chat] | None = None) -> Chats:
+    """The chat models the settings ask for."""
+
+    def route(upstream: Upstream) -> Route:
+        chat = UpstreamChat(upstream, idle_seconds=float(settings.chat_idle_seconds))
+        return Route(chat, upstream.model or "")
+
+    default = None
+    if settings.chat_url:
+        default = route(
+            Upstream(settings.chat_url, settings.chat_key, settings.chat_model, settings.chat_tools)
+        )
+    return Chats(default, {name: route(each) for name, each in settings.upstreams.items()}, builtin)
 
 
 def _keys(settings: Settings) -> dict[str, str | None]:

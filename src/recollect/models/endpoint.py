@@ -169,8 +169,11 @@ class Circuit:
     FAILURES = 5
     PAUSE_SECONDS = 15.0
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, now: Callable[[], float] = time.monotonic, *, service: str = "embedder"
+    ) -> None:
         self._now = now
+        self._service = service
         self._failures = 0
         self._refuses_until = 0.0
 
@@ -181,7 +184,7 @@ class Circuit:
         now = self._now()
         if now < self._refuses_until:
             left = timedelta(seconds=self._refuses_until - now)
-            raise Unavailable("embedder", retry_after=left)
+            raise Unavailable(self._service, retry_after=left)
         # The next one waits a whole pause, whatever becomes of this trial, even if its caller goes.
         self._refuses_until = now + self.PAUSE_SECONDS
 
