@@ -17,6 +17,8 @@ WorkspaceId = NewType("WorkspaceId", UUID)
 KeyId = NewType("KeyId", UUID)
 MemoryId = NewType("MemoryId", UUID)
 ThreadId = NewType("ThreadId", UUID)
+MessageId = NewType("MessageId", UUID)
+FileId = NewType("FileId", UUID)
 JobId = NewType("JobId", UUID)
 
 Json = Mapping[str, Any]
@@ -261,6 +263,60 @@ class Thread:
     turn_count: int = 0
     # What another system calls it; one thread of a workspace has it.
     label: str | None = None
+    # What people call it, and whether they keep it on top.
+    name: str | None = None
+    pinned: bool = False
+    message_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message stands in its thread: by the time it was said, then by arrival."""
+
+    at: datetime
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One thing somebody said in a thread."""
+
+    id: MessageId
+    code: str
+    thread_id: ThreadId
+    thread_code: str
+    position: int
+    role: str
+    content: str
+    created_at: datetime
+    author: str | None = None
+    # What it was made of, where it was more than text.
+    parts: Sequence[Any] | None = None
+    metadata: Json = field(default_factory=dict[str, Any])
+    # The sender's own id: sent twice, it is kept once.
+    client_id: str | None = None
+    edited_at: datetime | None = None
+    # The memory it went into: one made by hand before one that was cut, the newest of these.
+    memory_code: str | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where it stands in its thread."""
+        return Place(self.created_at, self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """Something attached to a message; its bytes are kept apart."""
+
+    id: FileId
+    code: str
+    message_id: MessageId
+    filename: str
+    media_type: str
+    size: int
+    digest: bytes
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

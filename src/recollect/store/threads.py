@@ -14,7 +14,8 @@ from recollect.store.pool import Db
 
 _COLUMNS = f"""
     t.id, t.code, t.workspace_id, t.agent, t.subject, t.metadata, t.state, t.state_version,
-    t.created_at, t.updated_at, t.expires_at, t.turn_count, t.label,
+    t.created_at, t.updated_at, t.expires_at, t.turn_count, t.label, t.name, t.pinned,
+    t.message_count,
     (SELECT count(*) FROM memory m
      WHERE m.workspace_id = t.workspace_id AND m.thread_id = t.id AND {LIVE}
     ) AS memory_count
@@ -23,10 +24,11 @@ _COLUMNS = f"""
 _INSERT = """
     INSERT INTO thread (
         workspace_id, id, code, agent, subject, metadata, state, state_version, created_at,
-        updated_at, expires_at, label
+        updated_at, expires_at, label, name, pinned
     ) VALUES (
         %(workspace_id)s, %(id)s, %(code)s, %(agent)s, %(subject)s, %(metadata)s, %(state)s,
-        %(state_version)s, %(created_at)s, %(updated_at)s, %(expires_at)s, %(label)s
+        %(state_version)s, %(created_at)s, %(updated_at)s, %(expires_at)s, %(label)s, %(name)s,
+        %(pinned)s
     )
     ON CONFLICT (workspace_id, label) DO NOTHING
     RETURNING id
@@ -200,7 +202,7 @@ _REMOVE = "DELETE FROM thread WHERE workspace_id = %(workspace_id)s AND id = %(i
 
 
 async def remove(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> None:
-    """Delete a thread with its state and turns; its memories are another matter."""
+    """Delete a thread with its state, turns and messages; its memories are another matter."""
     await db.execute(_REMOVE, {"workspace_id": workspace_id, "id": thread_id})
 
 
@@ -387,16 +389,21 @@ _EMPTY_EXPIRED = """
     forgotten_turns AS (
         DELETE FROM turn USING ended
         WHERE turn.workspace_id = ended.workspace_id AND turn.thread_id = ended.id
+    ),
+    forgotten_messages AS (
+        DELETE FROM message USING ended
+        WHERE message.workspace_id = ended.workspace_id AND message.thread_id = ended.id
     )
     UPDATE thread t
-    SET state = '{}', metadata = '{}', state_version = -1
+    SET state = '{}', metadata = '{}', state_version = -1, name = NULL, message_count = 0,
+        is_unsegmented = false
     FROM ended
     WHERE t.workspace_id = ended.workspace_id AND t.id = ended.id
 """
 
 
 async def empty_expired(db: Db, now: datetime, limit: int) -> int:
-    """Wipe state and turns of threads whose time is up, in every workspace.
+    """Wipe state, turns and messages of threads whose time is up, in every workspace.
 
     The bare row stays, because memories name the thread they came from.
     """

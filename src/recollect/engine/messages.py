@@ -1,0 +1,291 @@
+"""What is said in a thread: appended once each, listed by pages, edited, deleted, cleared.
+
+A chat is read in the order in which things were said; what arrives late stands where it was said.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+from recollect.domain import Caller, Json, Message, MessageId, Place, Ref, Right, new_code
+from recollect.engine.core import Engine
+from recollect.errors import Invalid, NotFound, TooLarge
+from recollect.store import idempotency, messages, segments
+from recollect.store.messages import Held, Located
+from recollect.store.pool import Db
+
+# As much as a request may hold.
+MOST_BYTES = 1024 * 1024
+MOST_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """Something that was said."""
+
+    role: str
+    content: str
+    author: str | None = None
+    parts: Sequence[Any] | None = None
+    metadata: Json = field(default_factory=dict[str, Any])
+    # The sender's own id for it; a message of the thread with that id is not kept again.
+    client_id: str | None = None
+    # When it was said, for what comes late or from elsewhere; now, if nobody says.
+    said_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The message, and whether it was kept just now."""
+
+    message: Message
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EditMessage:
+    """What to change of a message; None leaves it as it is."""
+
+    content: str | None = None
+    parts: Sequence[Any] | None = None
+    # Merged into what is there, key by key.
+    metadata: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListMessages:
+    """Which part of a thread to read: by number, or from just beyond a message on."""
+
+    limit: int
+    start: int = 0
+    beyond: Ref | None = None
+    is_newest_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """Messages in order, how many the thread has, and whether more follow."""
+
+    thread_code: str
+    messages: list[Message]
+    total: int
+    has_more: bool
+
+
+async def append(
+    engine: Engine, caller: Caller, thread: Ref, new: Sequence[NewMessage]
+) -> list[Appended]:
+    """Keep messages at once or not at all; each that was sent before is handed back as it is."""
+    async with engine.writing(caller) as db:
+        return await append_within(engine, db, caller, thread, new)
+
+
+async def append_within(
+    engine: Engine, db: Db, caller: Caller, thread: Ref, new: Sequence[NewMessage]
+) -> list[Appended]:
+    """The same in a transaction of the caller's, for whoever commits more with it."""
+    caller.require(Right.WRITE)
+    _check(new)
+    held = await _held(engine, db, caller, thread)
+    client_ids = [each.client_id for each in new if each.client_id is not None]
+    known = await messages.by_client_id(db, caller.workspace_id, held.id, client_ids)
+    made = _made(held, [each for each in new if each.client_id not in known], engine.now())
+    if made:
+        await messages.insert(db, caller.workspace_id, held.id, made, engine.now())
+        await _note(engine, db, caller, held, "message.created", [each.code for each in made])
+        for each in made:
+            if held.frontier and _stands_before(each.place, held.frontier):
+                await segments.join_neighbour(db, caller.workspace_id, each)
+    fresh = iter(made)
+    return [_outcome(each, known, fresh) for each in new]
+
+
+async def get_message(engine: Engine, caller: Caller, ref: Ref) -> Message:
+    """One message."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        return await _existing(engine, db, caller, ref)
+
+
+async def list_messages(
+    engine: Engine, caller: Caller, thread: Ref, ask: ListMessages
+) -> MessagePage:
+    """A part of a thread, oldest first unless asked otherwise."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        located = await located_thread(engine, db, caller, thread)
+        beyond = None
+        if ask.beyond:
+            last = await messages.find(db, caller.workspace_id, ask.beyond, engine.now())
+            if last is None or last.thread_id != located.id:
+                raise Invalid("The cursor names no message of this chat.", field="after")
+            beyond = last.place
+        found = await messages.page(
+            db,
+            caller.workspace_id,
+            located.id,
+            beyond=beyond,
+            is_newest_first=ask.is_newest_first,
+            offset=ask.start,
+            limit=ask.limit + 1,  # one row more shows whether a next page exists
+        )
+    return MessagePage(
+        located.code, found[: ask.limit], located.message_count, len(found) > ask.limit
+    )
+
+
+async def edit_message(engine: Engine, caller: Caller, ref: Ref, ask: EditMessage) -> Message:
+    """Change a message; what equals what is there changes nothing."""
+    caller.require(Right.READ)
+    caller.require(Right.WRITE)
+    if ask.content is not None:
+        _check_content(ask.content)
+    async with engine.writing(caller) as db:
+        before = await _existing(engine, db, caller, ref)
+        held = await _held(engine, db, caller, Ref(id=before.thread_id))
+        # Looked at again: another editor may have been first.
+        before = await _existing(engine, db, caller, Ref(id=before.id))
+        after = _edited(before, ask)
+        if after == before:
+            return before
+        after = replace(after, edited_at=engine.now())
+        await messages.update(db, caller.workspace_id, after)
+        if after.content != before.content:
+            await segments.mark_stale(db, caller.workspace_id, [after.id])
+            await idempotency.forget_answers(db, caller.workspace_id, after.code)
+        await _note(engine, db, caller, held, "message.edited", [after.code])
+    return after
+
+
+async def delete_message(engine: Engine, caller: Caller, ref: Ref) -> None:
+    """Delete a message and its files for good; memories made of it lose the link and stay."""
+    caller.require(Right.DELETE)
+    async with engine.writing(caller) as db:
+        message = await _existing(engine, db, caller, ref)
+        held = await _held(engine, db, caller, Ref(id=message.thread_id))
+        await segments.mark_stale(db, caller.workspace_id, [message.id])
+        if not await messages.remove(db, caller.workspace_id, held.id, [message.id], engine.now()):
+            raise NotFound("message")
+        await idempotency.forget_answers(db, caller.workspace_id, message.code)
+        await _note(engine, db, caller, held, "message.deleted", [message.code])
+
+
+async def clear_messages(engine: Engine, caller: Caller, thread: Ref) -> int:
+    """Delete all messages of a thread; its memories stay, without references. How many it had."""
+    caller.require(Right.DELETE)
+    async with engine.writing(caller) as db:
+        held = await _held(engine, db, caller, thread)
+        cleared = await messages.clear(db, caller.workspace_id, held.id, engine.now())
+        # Every answer that shows a message of this thread shows the thread as well.
+        await idempotency.forget_answers(db, caller.workspace_id, held.code)
+        await engine.note(
+            db,
+            caller,
+            "messages.cleared",
+            {"count": cleared},
+            thread_code=held.code,
+            subject=held.subject,
+        )
+    return cleared
+
+
+async def located_thread(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Located:
+    """The living thread of any spelling of its id."""
+    found = await messages.locate(db, caller.workspace_id, ref, engine.now())
+    if found is None:
+        raise NotFound("chat")
+    return found
+
+
+def _check(new: Sequence[NewMessage]) -> None:
+    if not new:
+        raise Invalid("At least one message is needed.", field="messages")
+    if len(new) > MOST_AT_ONCE:
+        raise TooLarge("messages", most=MOST_AT_ONCE, unit="messages")
+    for each in new:
+        _check_content(each.content)
+
+
+def _check_content(content: str) -> None:
+    if len(content.encode()) > MOST_BYTES:
+        raise TooLarge("content", most=MOST_BYTES, unit="bytes")
+
+
+def _made(held: Held, new: Sequence[NewMessage], now: datetime) -> list[Message]:
+    """The messages to keep; of two with the same id of the sender's the first."""
+    once = {each.client_id or object(): each for each in reversed(new)}
+    kept = [each for each in new if each.client_id is None or once[each.client_id] is each]
+    # Servers' clocks differ: what arrives after a message was not said before it.
+    now = max(now, held.last_at or now)
+    positions = count(held.last_position + 1)
+    return [
+        Message(
+            id=MessageId(uuid4()),
+            code=new_code(),
+            thread_id=held.id,
+            thread_code=held.code,
+            position=next(positions),
+            role=each.role,
+            content=each.content,
+            created_at=each.said_at or now,
+            author=each.author,
+            parts=each.parts,
+            metadata=each.metadata,
+            client_id=each.client_id,
+        )
+        for each in kept
+    ]
+
+
+def _outcome(asked: NewMessage, known: dict[str, Message], fresh: Iterator[Message]) -> Appended:
+    if asked.client_id is not None and asked.client_id in known:
+        return Appended(known[asked.client_id], is_new=False)
+    message = next(fresh)
+    if asked.client_id is not None:
+        known[asked.client_id] = message
+    return Appended(message, is_new=True)
+
+
+def _stands_before(place: Place, frontier: Place) -> bool:
+    return (place.at, place.position) <= (frontier.at, frontier.position)
+
+
+def _edited(message: Message, ask: EditMessage) -> Message:
+    edited = message
+    if ask.content is not None:
+        edited = replace(edited, content=ask.content)
+    if ask.parts is not None:
+        edited = replace(edited, parts=ask.parts)
+    if ask.metadata is not None:
+        edited = replace(edited, metadata={**edited.metadata, **ask.metadata})
+    return edited
+
+
+async def _held(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Held:
+    held = await messages.hold(db, caller.workspace_id, ref, engine.now())
+    if held is None:
+        raise NotFound("chat")
+    return held
+
+
+async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Message:
+    message = await messages.find(db, caller.workspace_id, ref, engine.now())
+    if message is None:
+        raise NotFound("message")
+    return message
+
+
+async def _note(
+    engine: Engine, db: Db, caller: Caller, held: Held, action: str, codes: Sequence[str]
+) -> None:
+    await engine.note(
+        db,
+        caller,
+        action,
+        {"messages": list(codes)},
+        thread_code=held.code,
+        subject=held.subject,
+    )

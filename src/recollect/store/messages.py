@@ -1,0 +1,300 @@
+"""The messages of threads: appended in order, read by pages, edited, removed; and their places."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from recollect.domain import Message, MessageId, Place, Ref, ThreadId, WorkspaceId
+from recollect.store.pool import Db
+
+# Everything a `Message` has, where the statement names its workspace as %(workspace_id)s.
+COLUMNS = """
+    m.id, m.code, m.thread_id, t.code AS thread_code, m.position, m.role, m.content, m.created_at,
+    m.author, m.parts, m.metadata, m.client_id, m.edited_at,
+    (SELECT made.code
+     FROM memory_message l
+     JOIN segment s ON s.workspace_id = l.workspace_id AND s.memory_id = l.memory_id
+     JOIN memory made ON made.workspace_id = l.workspace_id AND made.id = l.memory_id
+     WHERE l.workspace_id = %(workspace_id)s AND l.message_id = m.id AND made.deleted_at IS NULL
+     ORDER BY s.is_cut, made.created_at DESC, made.id DESC
+     LIMIT 1
+    ) AS memory_code
+"""
+_WITH_THREAD = """
+    FROM message m
+    JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
+"""
+_THREAD_ALIVE = "(t.expires_at IS NULL OR t.expires_at > %(now)s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A thread that nobody else appends to until the transaction ends."""
+
+    id: ThreadId
+    code: str
+    subject: str | None
+    last_position: int
+    last_at: datetime | None
+    segmented_at: datetime | None
+    segmented_position: int | None
+
+    @property
+    def frontier(self) -> Place | None:
+        """The last message whose stretch is closed."""
+        if self.segmented_at is None or self.segmented_position is None:
+            return None
+        return Place(self.segmented_at, self.segmented_position)
+
+
+_HOLD = f"""
+    SELECT t.id, t.code, t.subject, t.last_position, t.segmented_at, t.segmented_position,
+        (SELECT m.created_at FROM message m
+         WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = t.id
+         ORDER BY m.created_at DESC, m.position DESC
+         LIMIT 1
+        ) AS last_at
+    FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND t.id = %(id)s AND {_THREAD_ALIVE}
+"""
+_LOCK = """
+    SELECT t.id FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s
+        AND (t.id = %(id)s
+             OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
+    FOR NO KEY UPDATE
+"""
+
+
+async def hold(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Held | None:
+    """Hold a living thread: messages come one after the other, memories may still be saved in it.
+
+    Looked at after the lock is had, so that the last message of another server is seen.
+    """
+    values = {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+    row = await (await db.execute(_LOCK, values)).fetchone()
+    if row is None:
+        return None
+    async with db.cursor(row_factory=class_row(Held)) as cursor:
+        await cursor.execute(_HOLD, values | {"id": row[0]})
+        return await cursor.fetchone()
+
+
+_LOCATE = f"""
+    SELECT t.id, t.code, t.message_count FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND {_THREAD_ALIVE}
+        AND (t.id = %(id)s
+             OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A living thread, found without counting its memories."""
+
+    id: ThreadId
+    code: str
+    message_count: int
+
+
+async def locate(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Located | None:
+    """The thread of any spelling of its id, unless its time is up."""
+    values = {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+    async with db.cursor(row_factory=class_row(Located)) as cursor:
+        await cursor.execute(_LOCATE, values)
+        return await cursor.fetchone()
+
+
+_INSERT = """
+    INSERT INTO message (
+        workspace_id, id, code, thread_id, position, client_id, role, author, content, parts,
+        metadata, created_at
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(code)s, %(thread_id)s, %(position)s, %(client_id)s, %(role)s,
+        %(author)s, %(content)s, %(parts)s, %(metadata)s, %(created_at)s
+    )
+"""
+_ADVANCE = """
+    UPDATE thread
+    SET last_position = last_position + %(count)s, message_count = message_count + %(count)s,
+        is_unsegmented = true, updated_at = greatest(updated_at, %(now)s)
+    WHERE workspace_id = %(workspace_id)s AND id = %(thread_id)s
+"""
+
+_FIELDS = [each.name for each in fields(Message)]
+
+
+async def insert(
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, new: Sequence[Message], now: datetime
+) -> None:
+    """Store messages of a thread that is held, whose positions follow its last one."""
+    async with db.cursor() as cursor:
+        await cursor.executemany(_INSERT, [_parameters(workspace_id, each) for each in new])
+    values = {"workspace_id": workspace_id, "thread_id": thread_id, "count": len(new), "now": now}
+    await db.execute(_ADVANCE, values)
+
+
+def _parameters(workspace_id: WorkspaceId, message: Message) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in _FIELDS} | {
+        "workspace_id": workspace_id,
+        "parts": None if message.parts is None else Jsonb(list(message.parts)),
+        "metadata": Jsonb(dict(message.metadata)),
+    }
+
+
+_BY_CLIENT_ID = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+        AND m.client_id = ANY(%(client_ids)s)
+"""
+
+
+async def by_client_id(
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, client_ids: Sequence[str]
+) -> dict[str, Message]:
+    """Those of a thread's messages that came with one of these ids of the sender's."""
+    values = {
+        "workspace_id": workspace_id,
+        "thread_id": thread_id,
+        "client_ids": list(client_ids),
+    }
+    found = await _fetch(db, _BY_CLIENT_ID, values)
+    return {each.client_id: each for each in found if each.client_id is not None}
+
+
+_FIND = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND {_THREAD_ALIVE}
+        AND (m.id = %(id)s
+             OR (left(m.code, 12) = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
+"""
+
+
+async def find(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Message | None:
+    """The message of any spelling of its id, unless its thread's time is up."""
+    values = {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+    found = await _fetch(db, _FIND, values)
+    return found[0] if found else None
+
+
+_FIND_ALL = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+        AND (m.id = ANY(%(ids)s) OR left(m.code, 12) = ANY(%(codes)s))
+    ORDER BY m.created_at, m.position
+"""
+
+
+async def find_all(
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, refs: Sequence[Ref]
+) -> list[Message]:
+    """Those of the named messages that are of this thread, each once, in chat order."""
+    values = {
+        "workspace_id": workspace_id,
+        "thread_id": thread_id,
+        "ids": [ref.id for ref in refs if ref.id],
+        "codes": [ref.code[:12] for ref in refs if ref.code],
+    }
+    return await _fetch(db, _FIND_ALL, values)
+
+
+_FORWARD = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+        AND (%(at)s::timestamptz IS NULL
+             OR (m.created_at, m.position) > (%(at)s, %(position)s::bigint))
+    ORDER BY m.created_at, m.position
+    LIMIT %(limit)s OFFSET %(offset)s
+"""
+_BACKWARD = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+        AND (%(at)s::timestamptz IS NULL
+             OR (m.created_at, m.position) < (%(at)s, %(position)s::bigint))
+    ORDER BY m.created_at DESC, m.position DESC
+    LIMIT %(limit)s OFFSET %(offset)s
+"""
+
+
+async def page(
+    db: Db,
+    workspace_id: WorkspaceId,
+    thread_id: ThreadId,
+    *,
+    beyond: Place | None = None,
+    is_newest_first: bool = False,
+    offset: int = 0,
+    limit: int,
+) -> list[Message]:
+    """Messages of a thread in chat order, or from its end back, from just beyond a place on."""
+    values = {
+        "workspace_id": workspace_id,
+        "thread_id": thread_id,
+        "at": beyond and beyond.at,
+        "position": beyond and beyond.position,
+        "offset": offset,
+        "limit": limit,
+    }
+    return await _fetch(db, _BACKWARD if is_newest_first else _FORWARD, values)
+
+
+_UPDATE = """
+    UPDATE message
+    SET content = %(content)s, parts = %(parts)s, metadata = %(metadata)s,
+        edited_at = %(edited_at)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+
+
+async def update(db: Db, workspace_id: WorkspaceId, message: Message) -> None:
+    """Write what may change of a message whose thread is held."""
+    await db.execute(_UPDATE, _parameters(workspace_id, message))
+
+
+_REMOVE = "DELETE FROM message WHERE workspace_id = %(workspace_id)s AND id = ANY(%(ids)s)"
+_LOWER = """
+    UPDATE thread SET message_count = message_count - %(count)s, updated_at = %(now)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(thread_id)s
+"""
+
+
+async def remove(
+    db: Db,
+    workspace_id: WorkspaceId,
+    thread_id: ThreadId,
+    ids: Sequence[MessageId],
+    now: datetime,
+) -> int:
+    """Delete messages of a held thread with their files; memories lose the link and stay."""
+    values: dict[str, Any] = {"workspace_id": workspace_id, "ids": list(ids)}
+    count = (await db.execute(_REMOVE, values)).rowcount
+    values |= {"thread_id": thread_id, "count": count, "now": now}
+    await db.execute(_LOWER, values)
+    return count
+
+
+_CLEAR = "DELETE FROM message WHERE workspace_id = %(workspace_id)s AND thread_id = %(thread_id)s"
+_RESET = """
+    UPDATE thread
+    SET message_count = 0, segmented_at = NULL, segmented_position = NULL,
+        is_unsegmented = false, updated_at = %(now)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(thread_id)s
+"""
+
+
+async def clear(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, now: datetime) -> int:
+    """Delete every message of a held thread; positions go on counting."""
+    values = {"workspace_id": workspace_id, "thread_id": thread_id, "now": now}
+    count = (await db.execute(_CLEAR, values)).rowcount
+    await db.execute(_RESET, values)
+    return count
+
+
+async def _fetch(db: Db, query: Any, values: dict[str, Any]) -> list[Message]:
+    async with db.cursor(row_factory=class_row(Message)) as cursor:
+        await cursor.execute(query, values)
+        return await cursor.fetchall()
