@@ -170,7 +170,7 @@ _FIND = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND {_THREAD_ALIVE}
         AND (m.id = %(id)s
-             OR (left(m.code, 12) = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
+             OR (m.short_code = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
 """
 
 
@@ -184,7 +184,7 @@ async def find(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Me
 _FIND_ALL = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
-        AND (m.id = ANY(%(ids)s) OR left(m.code, 12) = ANY(%(codes)s))
+        AND (m.id = ANY(%(ids)s) OR m.short_code = ANY(%(codes)s))
     ORDER BY m.created_at, m.position
 """
 
@@ -202,21 +202,32 @@ async def find_all(
     return await _fetch(db, _FIND_ALL, values)
 
 
+# Rows that are passed over must not cost what those that are shown do: hence the part first.
 _FORWARD = f"""
+    WITH part AS (
+        SELECT p.id FROM message p
+        WHERE p.workspace_id = %(workspace_id)s AND p.thread_id = %(thread_id)s
+            AND (p.created_at, p.position) > (%(at)s::timestamptz, %(position)s::bigint)
+        ORDER BY p.created_at, p.position
+        LIMIT %(limit)s OFFSET %(offset)s
+    )
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
-        AND (%(at)s::timestamptz IS NULL
-             OR (m.created_at, m.position) > (%(at)s, %(position)s::bigint))
+    JOIN part ON part.id = m.id
+    WHERE m.workspace_id = %(workspace_id)s
     ORDER BY m.created_at, m.position
-    LIMIT %(limit)s OFFSET %(offset)s
 """
 _BACKWARD = f"""
+    WITH part AS (
+        SELECT p.id FROM message p
+        WHERE p.workspace_id = %(workspace_id)s AND p.thread_id = %(thread_id)s
+            AND (p.created_at, p.position) < (%(at)s::timestamptz, %(position)s::bigint)
+        ORDER BY p.created_at DESC, p.position DESC
+        LIMIT %(limit)s OFFSET %(offset)s
+    )
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
-        AND (%(at)s::timestamptz IS NULL
-             OR (m.created_at, m.position) < (%(at)s, %(position)s::bigint))
+    JOIN part ON part.id = m.id
+    WHERE m.workspace_id = %(workspace_id)s
     ORDER BY m.created_at DESC, m.position DESC
-    LIMIT %(limit)s OFFSET %(offset)s
 """
 
 
@@ -234,8 +245,8 @@ async def page(
     values = {
         "workspace_id": workspace_id,
         "thread_id": thread_id,
-        "at": beyond and beyond.at,
-        "position": beyond and beyond.position,
+        "at": beyond.at if beyond else ("infinity" if is_newest_first else "-infinity"),
+        "position": beyond.position if beyond else 0,
         "offset": offset,
         "limit": limit,
     }

@@ -18,6 +18,9 @@ CREATE TABLE message (
     workspace_id uuid NOT NULL,
     id uuid NOT NULL,
     code text NOT NULL,
+    -- A column, because under row-level security no index over `left(code, 12)` is used: the
+    -- function is not leakproof. Among 100,000 messages: 57 ms without, 4 ms with it.
+    short_code text NOT NULL GENERATED ALWAYS AS (left(code, 12)) STORED,
     thread_id uuid NOT NULL,
     -- Order of arrival, never used again. A chat is read by time of speaking, then by this.
     position bigint NOT NULL,
@@ -34,7 +37,7 @@ CREATE TABLE message (
     PRIMARY KEY (workspace_id, id),
     FOREIGN KEY (workspace_id, thread_id) REFERENCES thread ON DELETE CASCADE
 );
-CREATE UNIQUE INDEX message_code ON message (workspace_id, left(code, 12));
+CREATE UNIQUE INDEX message_code ON message (workspace_id, short_code);
 CREATE UNIQUE INDEX message_order ON message (workspace_id, thread_id, created_at, position);
 CREATE UNIQUE INDEX message_client ON message (workspace_id, thread_id, client_id)
     WHERE client_id IS NOT NULL;
@@ -43,6 +46,7 @@ CREATE TABLE message_file (
     workspace_id uuid NOT NULL,
     id uuid NOT NULL,
     code text NOT NULL,
+    short_code text NOT NULL GENERATED ALWAYS AS (left(code, 12)) STORED,
     message_id uuid NOT NULL,
     filename text NOT NULL,
     media_type text NOT NULL,
@@ -52,7 +56,7 @@ CREATE TABLE message_file (
     PRIMARY KEY (workspace_id, id),
     FOREIGN KEY (workspace_id, message_id) REFERENCES message ON DELETE CASCADE
 );
-CREATE UNIQUE INDEX message_file_code ON message_file (workspace_id, left(code, 12));
+CREATE UNIQUE INDEX message_file_code ON message_file (workspace_id, short_code);
 CREATE INDEX message_file_message ON message_file (workspace_id, message_id, created_at, id);
 
 -- Bytes apart and in pieces: neither a list of files nor a download holds a file in memory.
