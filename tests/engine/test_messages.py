@@ -1,6 +1,7 @@
 """Messages: kept once each, in one order whoever appends, read by pages, changed and removed."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
@@ -353,7 +354,7 @@ async def test_what_cannot_be_kept_is_refused_whole(
 
 async def test_S23_each_act_needs_its_right(engine: Engine, caller: Caller, chat: Thread) -> None:
     [message] = await say(engine, caller, chat, "one")
-    acts = {
+    acts: dict[Right, Callable[[Caller], Awaitable[object]]] = {
         Right.WRITE: lambda who: append(engine, who, Ref(id=chat.id), [NewMessage("user", "x")]),
         Right.READ: lambda who: get_message(engine, who, Ref(id=message.id)),
         Right.DELETE: lambda who: clear_messages(engine, who, Ref(id=chat.id)),
