@@ -19,6 +19,8 @@ MemoryId = NewType("MemoryId", UUID)
 ThreadId = NewType("ThreadId", UUID)
 MessageId = NewType("MessageId", UUID)
 FileId = NewType("FileId", UUID)
+ProjectId = NewType("ProjectId", UUID)
+AgentId = NewType("AgentId", UUID)
 JobId = NewType("JobId", UUID)
 
 Json = Mapping[str, Any]
@@ -81,6 +83,10 @@ class Once:
     token: str
 
 
+# No workspace is active: nothing there can be seen, and nothing can be put there.
+NOWHERE = WorkspaceId(UUID(int=0))
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who asks, and where: the one thing that decides what can be seen."""
@@ -92,6 +98,12 @@ class Caller:
     key_id: KeyId | None = None
     label: str = ""
     once: Once | None = None
+    # What the request is about; set by `engine.contexts`, which checks that the caller may.
+    project_id: ProjectId | None = None
+    agent_id: AgentId | None = None
+    thread_id: ThreadId | None = None
+    # In a workspace other than its own a caller sees what is its user's, not what is everybody's.
+    is_visiting: bool = False
 
     def require(self, right: Right) -> None:
         """Raise `Denied` unless this caller holds the right."""
@@ -150,6 +162,8 @@ class Memory:
     content: str
     created_at: datetime
     updated_at: datetime
+    project_id: ProjectId | None = None
+    agent_id: AgentId | None = None
     thread_id: ThreadId | None = None
     thread_code: str | None = None
     thread_label: str | None = None
@@ -181,6 +195,11 @@ class Memory:
     access_count: int = 0
     deleted_at: datetime | None = None
     version: int = 1
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether not everybody in its workspace sees it."""
+        return self.scope is not Scope.WORKSPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +286,10 @@ class Thread:
     name: str | None = None
     pinned: bool = False
     message_count: int = 0
+    # Who began it, and of which project and agent it is; None is everybody's in the workspace.
+    user_id: UserId | None = None
+    project_id: ProjectId | None = None
+    agent_id: AgentId | None = None
 
 
 @dataclass(frozen=True, slots=True)

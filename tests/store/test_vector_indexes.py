@@ -40,9 +40,7 @@ async def near(
 ) -> list[str]:
     point = Point(1, pseudo_random(text, DIMENSION), is_indexed=is_indexed)
     async with engine.reading(caller) as db:
-        found = await vectors.candidates(
-            db, caller.workspace_id, point, wanted, limit=10, now=engine.now()
-        )
+        found = await vectors.candidates(db, caller, point, wanted, limit=10, now=engine.now())
     return [str(each.id) for each in found]
 
 

@@ -31,7 +31,7 @@ async def list_events(engine: Engine, caller: Caller, ask: ListEvents) -> tuple[
     async with engine.reading(caller) as db:
         after = None
         if ask.after:
-            after = await events.find(db, caller.workspace_id, ask.after)
+            after = await events.find(db, caller, ask.after)
             if after is None:
                 raise Invalid("`starting_after` names no trace.", field="starting_after")
         thread_code = None
@@ -46,7 +46,7 @@ async def list_events(engine: Engine, caller: Caller, ask: ListEvents) -> tuple[
             created_after=ask.created_after,
             created_before=ask.created_before,
         )
-        found = await events.page(db, caller.workspace_id, wanted, after=after, limit=ask.limit + 1)
+        found = await events.page(db, caller, wanted, after=after, limit=ask.limit + 1)
     return found[: ask.limit], len(found) > ask.limit
 
 
@@ -54,7 +54,7 @@ async def get_event(engine: Engine, caller: Caller, event_id: UUID) -> Event:
     """One event."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
-        event = await events.find(db, caller.workspace_id, event_id)
+        event = await events.find(db, caller, event_id)
     if event is None:
         raise NotFound("trace")
     return event
@@ -62,6 +62,6 @@ async def get_event(engine: Engine, caller: Caller, event_id: UUID) -> Event:
 
 async def _thread_code(engine: Engine, db: Db, caller: Caller, ref: Ref) -> str | None:
     if ref.code:
-        return await events.thread_code(db, caller.workspace_id, ref.code)
-    thread = await threads.find(db, caller.workspace_id, ref, engine.now())
+        return await events.thread_code(db, caller, ref.code)
+    thread = await threads.find(db, caller, ref, engine.now())
     return thread.code if thread else None

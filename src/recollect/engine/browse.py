@@ -54,7 +54,7 @@ async def reach_of(engine: Engine, caller: Caller, agent: str, right: Right) -> 
     if agent == EVERYBODY:
         return ANY
     async with engine.reading(caller) as db:
-        if not await threads.names_agent(db, caller.workspace_id, agent):
+        if not await threads.names_agent(db, caller, agent):
             raise NotFound("agent")
     return Filter(agent=agent)
 
@@ -64,9 +64,9 @@ async def require_within(engine: Engine, caller: Caller, ref: Ref, wanted: Filte
     if wanted.is_open:
         return
     async with engine.reading(caller) as db:
-        memory = await memories.find(db, caller.workspace_id, ref, engine.now())
+        memory = await memories.find(db, caller, ref, engine.now())
         if memory and await memories.find_all(
-            db, caller.workspace_id, [memory.id], engine.now(), HISTORY, wanted
+            db, caller, [memory.id], engine.now(), HISTORY, wanted
         ):
             return
     raise NotFound("memory")
@@ -78,14 +78,14 @@ async def browse(engine: Engine, caller: Caller, ask: Browse) -> tuple[list[Memo
     async with engine.reading(caller) as db:
         found = await memories.browse(
             db,
-            caller.workspace_id,
+            caller,
             ask.wanted,
             order=ask.order,
             offset=ask.offset,
             limit=ask.limit,
             now=engine.now(),
         )
-        total = await memories.count(db, caller.workspace_id, ask.wanted, engine.now())
+        total = await memories.count(db, caller, ask.wanted, engine.now())
     return found, total
 
 
@@ -104,7 +104,7 @@ async def neighbours(
     """The live memories within so many links of one, nearest first; that one is not among them."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
-        start = await memories.find(db, caller.workspace_id, ref, engine.now())
+        start = await memories.find(db, caller, ref, engine.now())
         if start is None:
             raise NotFound("memory")
         met: dict[MemoryId, Memory] = {}
@@ -112,9 +112,7 @@ async def neighbours(
         for _ in range(depth):
             found = await links.touching(db, caller.workspace_id, edge, _MOST_LINKS)
             ends = _new_ends(found, {start.id, *met})
-            reached = await memories.find_all(
-                db, caller.workspace_id, ends, engine.now(), wanted=wanted
-            )
+            reached = await memories.find_all(db, caller, ends, engine.now(), wanted=wanted)
             edge = [each for each in ends if each in reached]
             met |= {each: reached[each] for each in edge}
         associations = await links.among(db, caller.workspace_id, [start.id, *met])

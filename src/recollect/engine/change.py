@@ -7,7 +7,7 @@ from datetime import datetime
 from recollect.domain import Caller, Filter, Json, Memory, Ref, Right
 from recollect.engine import spaces
 from recollect.engine.core import Engine
-from recollect.engine.recall import narrowed
+from recollect.engine.recall import narrowed, within_thread
 from recollect.engine.save import (
     attach_vector,
     audited,
@@ -69,15 +69,16 @@ async def list_memories(engine: Engine, caller: Caller, ask: ListMemories) -> Pa
     async with engine.reading(caller) as db:
         after = None
         if ask.after:
-            after = await memories.place(db, caller.workspace_id, ask.after)
+            after = await memories.place(db, caller, ask.after)
             if after is None:
                 raise Invalid("`starting_after` names no memory.", field="starting_after")
         wanted = await narrowed(db, caller, ask.wanted, ask.thread)
         if wanted is None:
             return Page([], has_more=False)
+        caller = within_thread(caller, wanted)
         found = await memories.page(
             db,
-            caller.workspace_id,
+            caller,
             wanted,
             after=after,
             limit=ask.limit + 1,  # one row more shows whether a next page exists
@@ -96,7 +97,7 @@ async def change(engine: Engine, caller: Caller, ref: Ref, ask: Change) -> Memor
     if before.wants_vector and ask.content not in {None, before.content}:
         embedded = await spaces.embed_passage(engine, caller.workspace_id, ask.content or "")
     async with engine.writing(caller) as db:
-        await memories.lock(db, caller.workspace_id, ref)
+        await memories.lock(db, caller, ref)
         before = await _existing(engine, db, caller, ref)
         after = _changed(before, ask)
         if after == before:
@@ -115,6 +116,7 @@ async def change(engine: Engine, caller: Caller, ref: Ref, ask: Change) -> Memor
             audited(after),
             thread_code=after.thread_code,
             subject=after.subject,
+            is_private=after.is_restricted,
         )
     return after
 
@@ -143,7 +145,7 @@ def _changed(memory: Memory, ask: Change) -> Memory:
 
 
 async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Memory:
-    memory = await memories.find(db, caller.workspace_id, ref, engine.now())
+    memory = await memories.find(db, caller, ref, engine.now())
     if memory is None:
         raise NotFound("memory")
     return memory

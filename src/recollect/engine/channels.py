@@ -45,8 +45,9 @@ async def enter_channel(engine: Engine, db: Db, caller: Caller, channel: Channel
         created_at=now,
         updated_at=now,
         label=channel.name,
+        user_id=caller.user_id,
     )
-    thread, is_new = await threads.find_or_create_labelled(db, wished, now)
+    thread, is_new = await threads.find_or_create_labelled(db, caller, wished, now)
     if is_new:
         await engine.note(db, caller, "session.created", {}, thread_code=thread.code)
     return thread
@@ -55,5 +56,5 @@ async def enter_channel(engine: Engine, db: Db, caller: Caller, channel: Channel
 async def _find(engine: Engine, db: Db, caller: Caller, channel: Channel) -> Thread | None:
     found = None
     if channel.ref:
-        found = await threads.find(db, caller.workspace_id, channel.ref, engine.now())
-    return found or await threads.find_labelled(db, caller.workspace_id, channel.name, engine.now())
+        found = await threads.find(db, caller, channel.ref, engine.now())
+    return found or await threads.find_labelled(db, caller, channel.name, engine.now())

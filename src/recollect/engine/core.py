@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from recollect.domain import Caller, Json, utc_now
+from recollect.domain import NOWHERE, Caller, Json, utc_now
 from recollect.engine.space_cache import SpaceCache
+from recollect.errors import Invalid
 from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
 from recollect.store import events, idempotency
@@ -39,6 +40,8 @@ class Engine:
         A request that came with an idempotency key is marked as carried out in the same
         transaction: whatever happens to its answer, it is never carried out twice.
         """
+        if caller.workspace_id == NOWHERE:
+            raise Invalid("No workspace is active. Name one, or use a key of one.")
         async with self.pool.writing(caller.workspace_id) as db:
             yield db
             if caller.once:
@@ -54,6 +57,7 @@ class Engine:
         thread_code: str | None = None,
         subject: str | None = None,
         reason: str | None = None,
+        is_private: bool = False,
     ) -> UUID:
         """Write down in the audit what the caller does in this transaction."""
         return await events.record(
@@ -67,4 +71,5 @@ class Engine:
             thread_code=thread_code,
             subject=subject,
             reason=reason,
+            is_private=is_private,
         )

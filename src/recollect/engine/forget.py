@@ -16,8 +16,8 @@ async def forget(engine: Engine, caller: Caller, ref: Ref, *, reason: str | None
     """Hide a memory from every list, search and prompt; its row stays. Returns what it was."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
-        await memories.lock(db, caller.workspace_id, ref)
-        memory = await memories.find(db, caller.workspace_id, ref, engine.now())
+        await memories.lock(db, caller, ref)
+        memory = await memories.find(db, caller, ref, engine.now())
         if memory is None:
             raise NotFound("memory")
         await memories.hide(db, caller.workspace_id, memory.id, reason=reason, now=engine.now())
@@ -30,6 +30,7 @@ async def forget(engine: Engine, caller: Caller, ref: Ref, *, reason: str | None
             thread_code=memory.thread_code,
             subject=memory.subject,
             reason=reason,
+            is_private=memory.is_restricted,
         )
     return memory
 
@@ -38,12 +39,12 @@ async def restore(engine: Engine, caller: Caller, ref: Ref) -> Memory:
     """Bring a hidden memory back, as it was."""
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
-        memory_id = await memories.lock(db, caller.workspace_id, ref)
+        memory_id = await memories.lock(db, caller, ref)
         if memory_id is None or not await memories.unhide(
             db, caller.workspace_id, memory_id, engine.now()
         ):
             raise NotFound("memory")
-        memory = await memories.find(db, caller.workspace_id, Ref(id=memory_id), engine.now())
+        memory = await memories.find(db, caller, Ref(id=memory_id), engine.now())
         if memory is None:
             raise NotFound("memory")
         await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
@@ -56,6 +57,7 @@ async def restore(engine: Engine, caller: Caller, ref: Ref) -> Memory:
             audited(memory),
             thread_code=memory.thread_code,
             subject=memory.subject,
+            is_private=memory.is_restricted,
         )
     return memory
 
@@ -64,7 +66,7 @@ async def remove(engine: Engine, caller: Caller, ref: Ref) -> None:
     """Delete a memory, its words and its vectors for good; a hidden one too."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
-        memory_id = await memories.lock(db, caller.workspace_id, ref)
+        memory_id = await memories.lock(db, caller, ref)
         if memory_id is None:
             raise NotFound("memory")
         await remove_rows(engine, db, caller, [memory_id])
@@ -84,4 +86,5 @@ async def remove_rows(engine: Engine, db: Db, caller: Caller, ids: Sequence[Memo
             {"memory": trace.code, "version": trace.version, "hash": trace.digest},
             thread_code=trace.thread_code,
             subject=trace.subject,
+            is_private=trace.is_restricted,
         )

@@ -36,7 +36,7 @@ async def link_new(
     """Make the links somebody asked for with a new memory; unknown targets are passed over."""
     made: list[Association] = []
     for wish in wished:
-        target = await memories.find(db, caller.workspace_id, wish.target, engine.now())
+        target = await memories.find(db, caller, wish.target, engine.now())
         if target and target.id != memory.id:
             made.append(
                 await _put(engine, db, caller, memory.id, target.id, wish, is_authored=True)
@@ -54,7 +54,7 @@ async def link_alike(
     embedder = engine.embedders.of(embedded.identity)
     near = await vectors.candidates(
         db,
-        caller.workspace_id,
+        caller,
         Point(serving.number, embedded.vector),
         Filter(),
         limit=_MOST_ALIKE + 1,  # the new memory itself is the nearest
@@ -77,7 +77,7 @@ async def link(engine: Engine, caller: Caller, source: Ref, wish: Link) -> Assoc
         if start.id == end.id:
             raise Invalid("A memory cannot be linked to itself.", field="target_id")
         await _put(engine, db, caller, start.id, end.id, wish, is_authored=True)
-        await engine.note(db, caller, "memory.linked", _told(start.code, end.code, wish.relation))
+        await _note(engine, db, caller, "memory.linked", start, end, wish.relation)
         # As it is kept: the same link made before keeps its id.
         among = await links.among(db, caller.workspace_id, [start.id, end.id])
         return next(
@@ -97,7 +97,7 @@ async def unlink(
             raise NotFound("association")
         if relation is Relation.UPDATES and end.superseded_by == start.id:
             await memories.reopen(db, caller.workspace_id, end.id, engine.now())
-        await engine.note(db, caller, "memory.unlinked", _told(start.code, end.code, relation))
+        await _note(engine, db, caller, "memory.unlinked", start, end, relation)
 
 
 async def reopen(engine: Engine, caller: Caller, ref: Ref) -> Memory:
@@ -108,7 +108,13 @@ async def reopen(engine: Engine, caller: Caller, ref: Ref) -> Memory:
         memory = await _existing(engine, db, caller, ref)
         if not await memories.reopen(db, caller.workspace_id, memory.id, engine.now()):
             raise Invalid("This memory was not replaced by another.")
-        await engine.note(db, caller, "memory.reopened", {"memory": memory.code})
+        await engine.note(
+            db,
+            caller,
+            "memory.reopened",
+            {"memory": memory.code},
+            is_private=memory.is_restricted,
+        )
         return await _existing(engine, db, caller, Ref(id=memory.id))
 
 
@@ -139,11 +145,21 @@ async def _put(
 
 
 async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Memory:
-    memory = await memories.find(db, caller.workspace_id, ref, engine.now())
+    memory = await memories.find(db, caller, ref, engine.now())
     if memory is None:
         raise NotFound("memory")
     return memory
 
 
-def _told(source: str, target: str, relation: Relation) -> dict[str, str]:
-    return {"memory": source, "target": target, "relation": relation}
+async def _note(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    action: str,
+    start: Memory,
+    end: Memory,
+    relation: Relation,
+) -> None:
+    details = {"memory": start.code, "target": end.code, "relation": relation}
+    is_private = start.is_restricted or end.is_restricted
+    await engine.note(db, caller, action, details, is_private=is_private)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 
-from recollect.domain import Caller, Once
+from recollect.domain import NOWHERE, Caller, Once
 from recollect.engine.core import Engine
 from recollect.errors import Conflict, Invalid
 from recollect.store import idempotency
@@ -30,7 +30,7 @@ async def begin_once(
     """The caller to carry the request out as, or the answer that was given to it before."""
     if not 0 < len(token) <= MOST_CHARACTERS or "\0" in token:
         raise Invalid(f"`Idempotency-Key` takes 1 to {MOST_CHARACTERS} characters.")
-    if caller.key_id is None:
+    if caller.key_id is None or caller.workspace_id == NOWHERE:
         return caller
     once = Once(caller.key_id, route, token)
     digest = sha256(body).digest()

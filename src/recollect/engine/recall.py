@@ -63,6 +63,7 @@ async def recall(engine: Engine, caller: Caller, ask: Recall) -> Recalled:
         wanted = await narrowed(db, caller, ask.wanted, ask.thread)
         if wanted is None:
             return Recalled([], is_degraded=asked is None)
+        caller = within_thread(caller, wanted)
         if asked is None:
             hits = await _by_words(engine, db, caller, ask, wanted, None)
             return Recalled(hits, is_degraded=True)
@@ -78,24 +79,29 @@ async def narrowed(db: Db, caller: Caller, wanted: Filter, thread: Ref | None) -
     """The filter with its thread looked up; None when there is no such thread, so no memory."""
     if thread is None:
         return wanted
-    thread_id = await threads.identify(db, caller.workspace_id, thread)
+    thread_id = await threads.identify(db, caller, thread)
     if thread_id is None:
         return None
     return replace(wanted, thread_id=thread_id)
+
+
+def within_thread(caller: Caller, wanted: Filter) -> Caller:
+    """The caller inside the thread that the filter names, where what is the thread's is seen."""
+    return replace(caller, thread_id=wanted.thread_id) if wanted.thread_id else caller
 
 
 async def _by_meaning(
     engine: Engine, db: Db, caller: Caller, ask: Recall, wanted: Filter, asked: Asked
 ) -> list[Hit]:
     near = await vectors.candidates(
-        db, caller.workspace_id, asked.point, wanted, limit=ask.limit, now=engine.now()
+        db, caller, asked.point, wanted, limit=ask.limit, now=engine.now()
     )
     relevant = {
         each.id: relevance
         for each in near
         if (relevance := asked.embedder.relevance(each.cosine)) >= ask.threshold
     }
-    found = await memories.find_all(db, caller.workspace_id, list(relevant), engine.now())
+    found = await memories.find_all(db, caller, list(relevant), engine.now())
     return [
         Hit(found[memory_id], relevance, Means.MEANING)
         for memory_id, relevance in relevant.items()
@@ -114,7 +120,7 @@ async def _by_words(
     """By words the threshold does not apply: it bounds a similarity that nobody could compute."""
     matches = await words.search(
         db,
-        caller.workspace_id,
+        caller,
         query_terms(ask.query).words,
         wanted,
         lacking_generation=lacking_generation,
@@ -123,7 +129,7 @@ async def _by_words(
         now=engine.now(),
     )
     covering = {match.id: match for match in matches if match.coverage >= LEAST_COVERAGE}
-    found = await memories.find_all(db, caller.workspace_id, list(covering), engine.now())
+    found = await memories.find_all(db, caller, list(covering), engine.now())
     return [
         Hit(found[memory_id], match.coverage, Means.WORDS)
         for memory_id, match in covering.items()

@@ -72,6 +72,8 @@ class Save:
     links_alike: bool = False
     # When it was said, for what is brought in from elsewhere; now, if nobody says.
     said_at: datetime | None = None
+    # Who sees it. A project or an agent is the one that the caller is in.
+    scope: Scope = Scope.WORKSPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
     """Keep one memory, or hand back the one that already says it where the door asks for that."""
     caller.require(Right.WRITE)
     check_content(ask.content)
+    _check_scope(caller, ask)
     embedded = None
     if ask.wants_vector:
         # Before the transaction: no connection is held while a model thinks.
@@ -111,6 +114,7 @@ async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
             audited(memory),
             thread_code=memory.thread_code,
             subject=memory.subject,
+            is_private=memory.is_restricted,
         )
     return Saved(memory, is_new=True)
 
@@ -121,6 +125,15 @@ def check_content(content: str) -> None:
         raise Invalid("`content` must not be empty.", field="content")
     if len(content.encode()) > MOST_BYTES:
         raise TooLarge("content", most=MOST_BYTES, unit="bytes")
+
+
+def _check_scope(caller: Caller, ask: Save) -> None:
+    if ask.scope is Scope.PROJECT and caller.project_id is None:
+        raise Invalid("A memory of scope `project` needs its project.", field="scope")
+    if ask.scope is Scope.AGENT and caller.agent_id is None:
+        raise Invalid("A memory of scope `agent` needs its agent.", field="scope")
+    if ask.scope is Scope.THREAD and ask.thread is None and ask.channel is None:
+        raise Invalid("A memory of scope `thread` needs its thread.", field="scope")
 
 
 async def attach_vector(
@@ -166,7 +179,7 @@ async def _thread(engine: Engine, db: Db, caller: Caller, ask: Save) -> Thread |
         return await enter_channel(engine, db, caller, ask.channel)
     if ask.thread is None:
         return None
-    thread = await threads.find(db, caller.workspace_id, ask.thread, engine.now())
+    thread = await threads.find(db, caller, ask.thread, engine.now())
     # Held, because whoever deletes the thread deletes its memories, this one included.
     if thread is None or not await threads.hold(db, caller.workspace_id, thread.id):
         raise NotFound("session")
@@ -176,10 +189,10 @@ async def _thread(engine: Engine, db: Db, caller: Caller, ask: Save) -> Thread |
 async def _find_twin(
     engine: Engine, db: Db, caller: Caller, ask: Save, embedded: Embedded | None
 ) -> Memory | None:
-    """The live memory of this workspace that already says it."""
+    """The live memory of the same scope that already says it."""
     await generations.hold_for_twins(db, caller.workspace_id)
     same = await memories.find_same_text(
-        db, caller.workspace_id, content_digest(ask.content), engine.now()
+        db, caller, content_digest(ask.content), ask.scope, engine.now()
     )
     serving = await generations.hold_serving(db, caller.workspace_id)
     if same or serving is None or embedded is None or not embedded.belongs_to(serving):
@@ -187,7 +200,7 @@ async def _find_twin(
     embedder = engine.embedders.of(embedded.identity)
     near = await vectors.candidates(
         db,
-        caller.workspace_id,
+        caller,
         Point(serving.number, embedded.vector),
         Filter(),
         limit=_TWIN_CANDIDATES,
@@ -195,10 +208,11 @@ async def _find_twin(
     )
     alike = {each.id: embedder.likeness(each.cosine) for each in near}
     alike = {memory_id: value for memory_id, value in alike.items() if value >= TWIN_FLOOR}
-    found = await memories.find_all(db, caller.workspace_id, list(alike), engine.now())
+    found = await memories.find_all(db, caller, list(alike), engine.now())
     for memory_id, likeness in alike.items():
-        if memory_id in found and is_twin(found[memory_id].content, ask.content, likeness):
-            return found[memory_id]
+        memory = found.get(memory_id)
+        if memory and memory.scope is ask.scope and is_twin(memory.content, ask.content, likeness):
+            return memory
     return None
 
 
@@ -214,6 +228,8 @@ def _newborn(caller: Caller, ask: Save, thread: Thread | None, now: datetime) ->
         workspace_id=caller.workspace_id,
         org_id=caller.org_id,
         user_id=caller.user_id,
+        project_id=caller.project_id,
+        agent_id=caller.agent_id,
         thread_id=thread.id if thread else None,
         thread_code=thread.code if thread else None,
         thread_label=thread.label if thread else None,
@@ -231,7 +247,7 @@ def _newborn(caller: Caller, ask: Save, thread: Thread | None, now: datetime) ->
         expires_at=ask.expires_at,
         valid_from=said_at,
         lifecycle=ask.lifecycle,
-        scope=Scope.WORKSPACE,
+        scope=ask.scope,
         origin=ask.origin,
         origin_label=ask.origin_label,
         source_note=ask.source_note,

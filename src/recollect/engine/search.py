@@ -121,14 +121,14 @@ async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:
     async with engine.reading(caller) as db:
         page = await memories.browse(
             db,
-            caller.workspace_id,
+            caller,
             ask.wanted,
             order=order,
             limit=ask.limit,
             now=engine.now(),
             view=ask.view,
         )
-        total = await memories.count(db, caller.workspace_id, ask.wanted, engine.now(), ask.view)
+        total = await memories.count(db, caller, ask.wanted, engine.now(), ask.view)
         doubted = await _doubted(engine, db, caller, [memory.id for memory in page])
     # Nothing was asked, so everything found fits fully.
     return Found([Finding(each, 1.0, (), each.id in doubted) for each in page], total)
@@ -148,7 +148,7 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
         best = ordered(fuse(lists.by_source), lists.traits)
         page = best[: ask.limit]
         ids = [each.memory_id for each in page]
-        known = await memories.find_all(db, caller.workspace_id, ids, engine.now(), ask.view)
+        known = await memories.find_all(db, caller, ids, engine.now(), ask.view)
         doubted = await _doubted(engine, db, caller, ids)
     findings = [
         Finding(known[each.memory_id], each.score, each.places, each.memory_id in doubted)
@@ -217,7 +217,7 @@ async def _near(
 ) -> list[Candidate]:
     return await vectors.candidates(
         db,
-        caller.workspace_id,
+        caller,
         asked.point,
         ask.wanted,
         limit=_DEPTH,
@@ -230,7 +230,7 @@ async def _matches(engine: Engine, db: Db, caller: Caller, ask: Search) -> list[
     query = query_terms(ask.query)
     found = await words.search_conversations(
         db,
-        caller.workspace_id,
+        caller,
         query.words,
         ask.wanted,
         phrases=query.phrases,
@@ -243,7 +243,7 @@ async def _matches(engine: Engine, db: Db, caller: Caller, ask: Search) -> list[
     fragments = [word for word in ask.query.split() if len(word) > 2]
     return await words.containing(
         db,
-        caller.workspace_id,
+        caller,
         fragments,
         ask.wanted,
         limit=_DEPTH,
@@ -256,7 +256,7 @@ async def _follow(engine: Engine, db: Db, caller: Caller, ask: Search, lists: _L
     seeds = lists.seeds()
     steps = await links.follow(
         db,
-        caller.workspace_id,
+        caller,
         seeds,
         ask.wanted,
         most=_MOST_LINKS,
@@ -266,7 +266,7 @@ async def _follow(engine: Engine, db: Db, caller: Caller, ask: Search, lists: _L
     linked = spread(steps, seeds)
     known = await memories.find_all(
         db,
-        caller.workspace_id,
+        caller,
         [each.memory_id for each in linked],
         engine.now(),
         ask.view,
@@ -277,10 +277,10 @@ async def _follow(engine: Engine, db: Db, caller: Caller, ask: Search, lists: _L
 async def _home(db: Db, caller: Caller, thread: Ref | None) -> ThreadId | None:
     if thread is None:
         return None
-    return await threads.identify(db, caller.workspace_id, thread)
+    return await threads.identify(db, caller, thread)
 
 
 async def _doubted(
     engine: Engine, db: Db, caller: Caller, ids: Sequence[MemoryId]
 ) -> set[MemoryId]:
-    return await links.doubted(db, caller.workspace_id, ids, engine.now()) if ids else set()
+    return await links.doubted(db, caller, ids, engine.now()) if ids else set()

@@ -83,6 +83,9 @@ async def open_thread(engine: Engine, caller: Caller, ask: OpenThread) -> Thread
         created_at=now,
         updated_at=now,
         expires_at=now + ask.lives_for if ask.lives_for else None,
+        user_id=caller.user_id,
+        project_id=caller.project_id,
+        agent_id=caller.agent_id,
     )
     async with engine.writing(caller) as db:
         await threads.insert(db, thread)
@@ -105,12 +108,12 @@ async def list_threads(
     async with engine.reading(caller) as db:
         after = None
         if ask.after:
-            after = await threads.find(db, caller.workspace_id, ask.after, engine.now())
+            after = await threads.find(db, caller, ask.after, engine.now())
             if after is None:
                 raise Invalid("`starting_after` names no session.", field="starting_after")
         found = await threads.page(
             db,
-            caller.workspace_id,
+            caller,
             agent=ask.agent,
             subject=ask.subject,
             created_after=ask.created_after,
@@ -127,7 +130,8 @@ async def close_thread(engine: Engine, caller: Caller, ref: Ref) -> None:
     async with engine.writing(caller) as db:
         thread = await _existing(engine, db, caller, ref)
         await threads.lock(db, caller.workspace_id, thread.id)
-        ids = await memories.ids_of_thread(db, caller.workspace_id, thread.id)
+        inside = replace(caller, thread_id=thread.id)
+        ids = await memories.ids_of_thread(db, inside, thread.id)
         await remove_rows(engine, db, caller, ids)
         await threads.remove(db, caller.workspace_id, thread.id)
         await _note(engine, db, caller, "session.deleted", thread)
@@ -263,7 +267,7 @@ async def context(
     async with engine.reading(caller) as db:
         found = await memories.page(
             db,
-            caller.workspace_id,
+            replace(caller, thread_id=thread.id),
             Filter(thread_id=thread.id),
             after=None,
             limit=memory_limit,
@@ -314,7 +318,7 @@ async def _held(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Thread:
 
 
 async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Thread:
-    thread = await threads.find(db, caller.workspace_id, ref, engine.now())
+    thread = await threads.find(db, caller, ref, engine.now())
     if thread is None:
         raise NotFound("session")
     return thread

@@ -7,14 +7,14 @@ deletes; `restore` brings a hidden memory back.
 from datetime import timedelta
 from uuid import UUID
 
-from recollect.domain import MemoryId, WorkspaceId
+from recollect.domain import WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.decay import decayed
 from recollect.engine.spaces import Heartbeat
 from recollect.store import events, memories, wear, words
 from recollect.store.jobs import NewJob
 from recollect.store.pool import Db
-from recollect.store.wear import Wearing
+from recollect.store.wear import Repeated, Wearing
 
 WEAR = NewJob("wear")
 
@@ -53,7 +53,7 @@ async def _wear(engine: Engine, db: Db, workspace_id: WorkspaceId, batch: list[W
     for each, value in worn:
         unused = now - (each.last_accessed_at or each.created_at)
         if value < _PRUNED_BELOW and unused > _PRUNED_AFTER:
-            await _hide(engine, db, workspace_id, each.id, each.code, "worn out")
+            await _hide(engine, db, workspace_id, each, "worn out")
 
 
 def _today(each: Wearing, engine: Engine) -> float:
@@ -72,7 +72,7 @@ async def _merge(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> 
             batch = await wear.repeated(db, workspace_id, now=engine.now(), limit=_BATCH)
             for each in batch:
                 await wear.pass_on_accesses(db, workspace_id, each.newer_id, each.access_count)
-                await _hide(engine, db, workspace_id, each.id, each.code, "said again since")
+                await _hide(engine, db, workspace_id, each, "said again since")
         if len(batch) < _BATCH:
             return
         await beat()
@@ -82,20 +82,20 @@ async def _hide(
     engine: Engine,
     db: Db,
     workspace_id: WorkspaceId,
-    memory_id: MemoryId,
-    code: str,
+    each: Wearing | Repeated,
     reason: str,
 ) -> None:
     now = engine.now()
-    if await memories.hide(db, workspace_id, memory_id, reason=reason, now=now):
-        await words.remove(db, workspace_id, [memory_id])
+    if await memories.hide(db, workspace_id, each.id, reason=reason, now=now):
+        await words.remove(db, workspace_id, [each.id])
         await events.record(
             db,
             workspace_id,
             "memory.forgotten",
             actor=_ACTOR,
             user_id=None,
-            details={"memory": code},
+            details={"memory": each.code},
             at=now,
             reason=reason,
+            is_private=each.is_restricted,
         )

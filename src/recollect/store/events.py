@@ -7,15 +7,16 @@ from uuid import UUID, uuid4
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from recollect.domain import Event, Json, UserId, WorkspaceId
+from recollect.domain import Caller, Event, Json, UserId, WorkspaceId
 from recollect.store.pool import Db
 
 _INSERT = """
     INSERT INTO event (
-        workspace_id, id, action, actor, user_id, thread_code, subject, details, reason, at
+        workspace_id, id, action, actor, user_id, thread_code, subject, details, reason, at,
+        is_private
     ) VALUES (
         %(workspace_id)s, %(id)s, %(action)s, %(actor)s, %(user_id)s, %(thread_code)s,
-        %(subject)s, %(details)s, %(reason)s, %(at)s
+        %(subject)s, %(details)s, %(reason)s, %(at)s, %(is_private)s
     )
 """
 
@@ -32,8 +33,12 @@ async def record(
     thread_code: str | None = None,
     subject: str | None = None,
     reason: str | None = None,
+    is_private: bool = False,
 ) -> UUID:
-    """Write down one act in the transaction that performs it."""
+    """Write down one act in the transaction that performs it.
+
+    A private one is shown to nobody but who did it.
+    """
     event_id = uuid4()
     await db.execute(
         _INSERT,
@@ -48,6 +53,7 @@ async def record(
             "details": Jsonb(dict(details)),
             "reason": reason,
             "at": at,
+            "is_private": is_private,
         },
     )
     return event_id
@@ -64,11 +70,13 @@ class EventFilter:
     created_before: datetime | None = None
 
 
+# What was done to something that not everybody sees is shown to who did it.
+_IN_SIGHT = "(NOT is_private OR user_id = %(user_id)s)"
 _COLUMNS = "id, action, actor, thread_code, subject, details, at"
 
 _PAGE = f"""
     SELECT {_COLUMNS} FROM event
-    WHERE workspace_id = %(workspace_id)s
+    WHERE workspace_id = %(workspace_id)s AND {_IN_SIGHT}
         AND (%(thread_code)s::text IS NULL OR thread_code = %(thread_code)s)
         AND (%(subject)s::text IS NULL OR subject = %(subject)s)
         AND (%(action)s::text IS NULL OR action = %(action)s)
@@ -83,7 +91,7 @@ _PAGE = f"""
 
 async def page(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     wanted: EventFilter,
     *,
     after: Event | None,
@@ -94,7 +102,8 @@ async def page(
         await cursor.execute(
             _PAGE,
             {
-                "workspace_id": workspace_id,
+                "workspace_id": caller.workspace_id,
+                "user_id": caller.user_id,
                 "thread_code": wanted.thread_code,
                 "subject": wanted.subject,
                 "action": wanted.action,
@@ -108,26 +117,33 @@ async def page(
         return await cursor.fetchall()
 
 
-_THREAD_CODE = """
+_THREAD_CODE = f"""
     SELECT thread_code FROM event
     WHERE workspace_id = %(workspace_id)s AND left(thread_code, 12) = left(%(code)s, 12)
-        AND starts_with(thread_code, %(code)s)
+        AND starts_with(thread_code, %(code)s) AND {_IN_SIGHT}
     LIMIT 1
 """
 
 
-async def thread_code(db: Db, workspace_id: WorkspaceId, code: str) -> str | None:
+async def thread_code(db: Db, caller: Caller, code: str) -> str | None:
     """The whole code behind a spelling, for a thread that may be gone: its traces stay."""
-    cursor = await db.execute(_THREAD_CODE, {"workspace_id": workspace_id, "code": code})
+    cursor = await db.execute(
+        _THREAD_CODE, {"workspace_id": caller.workspace_id, "user_id": caller.user_id, "code": code}
+    )
     row = await cursor.fetchone()
     return row[0] if row else None
 
 
-_FIND = f"SELECT {_COLUMNS} FROM event WHERE workspace_id = %(workspace_id)s AND id = %(id)s"
+_FIND = f"""
+    SELECT {_COLUMNS} FROM event
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND {_IN_SIGHT}
+"""
 
 
-async def find(db: Db, workspace_id: WorkspaceId, event_id: UUID) -> Event | None:
+async def find(db: Db, caller: Caller, event_id: UUID) -> Event | None:
     """One event."""
     async with db.cursor(row_factory=class_row(Event)) as cursor:
-        await cursor.execute(_FIND, {"workspace_id": workspace_id, "id": event_id})
+        await cursor.execute(
+            _FIND, {"workspace_id": caller.workspace_id, "user_id": caller.user_id, "id": event_id}
+        )
         return await cursor.fetchone()

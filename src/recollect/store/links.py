@@ -10,14 +10,16 @@ from psycopg.rows import class_row, kwargs_row
 from recollect.domain import (
     CURRENT,
     Association,
+    Caller,
     Filter,
     MemoryId,
     Relation,
     View,
     WorkspaceId,
 )
-from recollect.store.memories import LIVE, MATCHES, alive, matching
+from recollect.store.memories import MATCHES, matching
 from recollect.store.pool import Db
+from recollect.store.visible import IN_SIGHT, VISIBLE, in_sight_of, visible_to
 
 # A link somebody made is never weakened to one made by likeness.
 _PUT = """
@@ -147,7 +149,7 @@ _FOLLOW = f"""
         SELECT DISTINCT first.end_id AS id FROM first
         CROSS JOIN LATERAL (
             SELECT FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND m.id = first.end_id AND {LIVE}
+            WHERE m.workspace_id = %(workspace_id)s AND m.id = first.end_id AND {VISIBLE}
             LIMIT 1
         ) AS alive
     ),
@@ -177,7 +179,7 @@ _FOLLOW = f"""
     CROSS JOIN LATERAL (
         SELECT m.importance FROM memory m
         WHERE m.workspace_id = %(workspace_id)s AND m.id = followed.end_id
-            AND {LIVE} AND {MATCHES}
+            AND {VISIBLE} AND {MATCHES}
         LIMIT 1
     ) AS found
     ORDER BY followed.hop, followed.weight DESC, followed.start_id, followed.end_id
@@ -186,7 +188,7 @@ _FOLLOW = f"""
 
 async def follow(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     ids: Sequence[MemoryId],
     wanted: Filter,
     *,
@@ -201,18 +203,17 @@ async def follow(
         await cursor.execute(
             _FOLLOW,
             {
-                "workspace_id": workspace_id,
                 "ids": list(ids),
                 **matching(wanted),
                 "most": most,
-                **alive(now, view),
+                **visible_to(caller, now, view),
             },
         )
         return await cursor.fetchall()
 
 
 # What rests on a statement that has been replaced since may not hold any more.
-_DOUBTED = """
+_DOUBTED = f"""
     SELECT DISTINCT a.source_id
     FROM association a
     WHERE a.workspace_id = %(workspace_id)s AND a.source_id = ANY(%(ids)s)
@@ -220,15 +221,13 @@ _DOUBTED = """
         AND EXISTS (
             SELECT FROM memory m
             WHERE m.workspace_id = %(workspace_id)s AND m.id = a.target_id
-                AND (m.valid_until <= %(now)s OR m.deleted_at IS NOT NULL)
+                AND (m.valid_until <= %(now)s OR m.deleted_at IS NOT NULL) AND {IN_SIGHT}
         )
 """
 
 
-async def doubted(
-    db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime
-) -> set[MemoryId]:
+async def doubted(db: Db, caller: Caller, ids: Sequence[MemoryId], now: datetime) -> set[MemoryId]:
     """Those of the memories that rest on one which was replaced or forgotten since."""
-    values = {"workspace_id": workspace_id, "ids": list(ids), "now": now}
+    values = {**in_sight_of(caller), "ids": list(ids), "now": now}
     rows = await (await db.execute(_DOUBTED, values)).fetchall()
     return {MemoryId(row[0]) for row in rows}

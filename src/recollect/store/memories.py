@@ -13,6 +13,7 @@ from recollect.domain import (
     ANY,
     CURRENT,
     HISTORY,
+    Caller,
     Filter,
     Lifecycle,
     Memory,
@@ -25,17 +26,18 @@ from recollect.domain import (
     WorkspaceId,
 )
 from recollect.store.pool import Db
+from recollect.store.visible import IN_SIGHT, VISIBLE, in_sight_of, visible_to
 
 # Everything a `Memory` has, where the statement names its workspace as %(workspace_id)s: a constant
 # there lets the planner look at one partition instead of planning for all. `has_vector` speaks of
 # any generation: the one that serves, or, while a new model moves in, the one that still does.
 COLUMNS = """
-    m.id, m.code, m.workspace_id, m.org_id, m.user_id, m.thread_id, t.code AS thread_code,
-    t.label AS thread_label, m.subject, m.content, m.summary, m.key, m.category, m.kind, m.tags,
-    m.metadata, m.importance, m.importance_base, m.pinned, m.expires_at, m.valid_from,
-    m.valid_until, m.superseded_by, m.lifecycle, m.scope, m.origin, m.origin_label, m.source_note,
-    m.reason, m.quote, m.wants_vector, m.created_at, m.updated_at, m.last_accessed_at,
-    m.access_count, m.deleted_at, m.version,
+    m.id, m.code, m.workspace_id, m.org_id, m.user_id, m.project_id, m.agent_id, m.thread_id,
+    t.code AS thread_code, t.label AS thread_label, m.subject, m.content, m.summary, m.key,
+    m.category, m.kind, m.tags, m.metadata, m.importance, m.importance_base, m.pinned,
+    m.expires_at, m.valid_from, m.valid_until, m.superseded_by, m.lifecycle, m.scope, m.origin,
+    m.origin_label, m.source_note, m.reason, m.quote, m.wants_vector, m.created_at, m.updated_at,
+    m.last_accessed_at, m.access_count, m.deleted_at, m.version,
     EXISTS (
         SELECT FROM memory_vector v
         WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
@@ -47,24 +49,8 @@ _WITH_THREAD = """
     LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
 """
 
-# Alive: not forgotten, not past its time, and true at the time asked about; all of history on
-# request. Values by `alive`.
-LIVE = """
-    m.deleted_at IS NULL
-    AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
-    AND (%(history)s OR (
-        (m.valid_from IS NULL OR m.valid_from <= %(as_of)s)
-        AND (m.valid_until IS NULL OR m.valid_until > %(as_of)s)))
-"""
-
-
 # Who said it, where a text begins as "Ana: ...".
 SPEAKER = r"substring(left(m.content, 42) from '^([^:\n]+):\s')"
-
-
-def alive(now: datetime, view: View = CURRENT) -> dict[str, Any]:
-    """The values `LIVE` names."""
-    return {"now": now, "as_of": view.as_of or now, "history": view.is_history}
 
 
 MATCHES = """
@@ -97,13 +83,15 @@ def matching(wanted: Filter) -> dict[str, Any]:
 
 _INSERT = """
     INSERT INTO memory (
-        workspace_id, id, code, org_id, user_id, thread_id, subject, content, summary, key,
-        category, kind, tags, metadata, importance, importance_base, pinned, expires_at,
-        valid_from, valid_until, superseded_by, lifecycle, scope, origin, origin_label,
-        source_note, reason, quote, wants_vector, content_digest, created_at, updated_at
+        workspace_id, id, code, org_id, user_id, project_id, agent_id, thread_id, subject,
+        content, summary, key, category, kind, tags, metadata, importance, importance_base,
+        pinned, expires_at, valid_from, valid_until, superseded_by, lifecycle, scope, origin,
+        origin_label, source_note, reason, quote, wants_vector, content_digest, created_at,
+        updated_at
     ) VALUES (
-        %(workspace_id)s, %(id)s, %(code)s, %(org_id)s, %(user_id)s, %(thread_id)s, %(subject)s,
-        %(content)s, %(summary)s, %(key)s, %(category)s, %(kind)s, %(tags)s, %(metadata)s,
+        %(workspace_id)s, %(id)s, %(code)s, %(org_id)s, %(user_id)s, %(project_id)s, %(agent_id)s,
+        %(thread_id)s, %(subject)s, %(content)s, %(summary)s, %(key)s, %(category)s, %(kind)s,
+        %(tags)s, %(metadata)s,
         %(importance)s, %(importance_base)s, %(pinned)s, %(expires_at)s, %(valid_from)s,
         %(valid_until)s, %(superseded_by)s, %(lifecycle)s, %(scope)s, %(origin)s,
         %(origin_label)s, %(source_note)s, %(reason)s, %(quote)s, %(wants_vector)s,
@@ -119,74 +107,74 @@ async def insert(db: Db, memory: Memory, content_digest: bytes) -> None:
 
 _FIND_BY_ID = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND m.id = %(id)s AND {LIVE}
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = %(id)s AND {VISIBLE}
 """
 _FIND_BY_CODE = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND left(m.code, 12) = left(%(code)s, 12)
-        AND starts_with(m.code, %(code)s) AND {LIVE}
+        AND starts_with(m.code, %(code)s) AND {VISIBLE}
 """
 
 
 async def find(
-    db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime, view: View = HISTORY
+    db: Db, caller: Caller, ref: Ref, now: datetime, view: View = HISTORY
 ) -> Memory | None:
     """The memory of any spelling of its id; named outright, a replaced one is found too."""
     query = _FIND_BY_ID if ref.id else _FIND_BY_CODE
     found = await _fetch(
         db,
         query,
-        {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, **alive(now, view)},
+        {"id": ref.id, "code": ref.code, **visible_to(caller, now, view)},
     )
     return found[0] if found else None
 
 
 _FIND_ALL = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s) AND {LIVE}
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s) AND {VISIBLE}
 """
 _FIND_ALL_MATCHING = f"{_FIND_ALL} AND {MATCHES}"
 
 
 async def find_all(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     ids: Sequence[MemoryId],
     now: datetime,
     view: View = CURRENT,
     wanted: Filter = ANY,
 ) -> dict[MemoryId, Memory]:
     """Those of the ids that are alive in this workspace, and wanted."""
-    values = {"workspace_id": workspace_id, "ids": list(ids), **alive(now, view)}
+    values = {"ids": list(ids), **visible_to(caller, now, view)}
     query = _FIND_ALL if wanted.is_open else _FIND_ALL_MATCHING
     found = await _fetch(db, query, values | matching(wanted))
     return {memory.id: memory for memory in found}
 
 
-_LOCK_BY_ID = """
+_LOCK_BY_ID = f"""
     SELECT m.id FROM memory m
-    WHERE m.workspace_id = %(workspace_id)s AND m.id = %(id)s
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = %(id)s AND {IN_SIGHT}
     FOR UPDATE
 """
-_LOCK_BY_CODE = """
+_LOCK_BY_CODE = f"""
     SELECT m.id FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND left(m.code, 12) = left(%(code)s, 12)
-        AND starts_with(m.code, %(code)s)
+        AND starts_with(m.code, %(code)s) AND {IN_SIGHT}
     FOR UPDATE
 """
 
 
-async def lock(db: Db, workspace_id: WorkspaceId, ref: Ref) -> MemoryId | None:
+async def lock(db: Db, caller: Caller, ref: Ref) -> MemoryId | None:
     """Hold the row, forgotten or not, until the transaction ends: changes come one by one."""
     query = _LOCK_BY_ID if ref.id else _LOCK_BY_CODE
-    cursor = await db.execute(query, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code})
+    cursor = await db.execute(query, {**in_sight_of(caller), "id": ref.id, "code": ref.code})
     row = await cursor.fetchone()
     return MemoryId(row[0]) if row else None
 
 
 _PAGE = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND {LIVE} AND {MATCHES}
+    WHERE m.workspace_id = %(workspace_id)s AND {VISIBLE} AND {MATCHES}
         AND (%(after_at)s::timestamptz IS NULL
              OR (m.created_at, m.id) < (%(after_at)s, %(after_id)s::uuid))
     ORDER BY m.created_at DESC, m.id DESC
@@ -196,7 +184,7 @@ _PAGE = f"""
 
 async def page(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     wanted: Filter,
     *,
     after: tuple[datetime, UUID] | None,
@@ -210,29 +198,27 @@ async def page(
         db,
         _PAGE,
         {
-            "workspace_id": workspace_id,
             **matching(wanted),
             "after_at": after_at,
             "after_id": after_id,
             "limit": limit,
-            **alive(now, view),
+            **visible_to(caller, now, view),
         },
     )
 
 
-_PLACE = """
+_PLACE = f"""
     SELECT m.created_at, m.id FROM memory m
     WHERE m.workspace_id = %(workspace_id)s
         AND (m.id = %(id)s
              OR (left(m.code, 12) = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
+        AND {IN_SIGHT}
 """
 
 
-async def place(db: Db, workspace_id: WorkspaceId, ref: Ref) -> tuple[datetime, UUID] | None:
+async def place(db: Db, caller: Caller, ref: Ref) -> tuple[datetime, UUID] | None:
     """Where a memory stands in the list; one forgotten since still marks its place."""
-    cursor = await db.execute(
-        _PLACE, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code}
-    )
+    cursor = await db.execute(_PLACE, {**in_sight_of(caller), "id": ref.id, "code": ref.code})
     row = await cursor.fetchone()
     return (row[0], row[1]) if row else None
 
@@ -302,11 +288,12 @@ class Trace:
     digest: str
     thread_code: str | None
     subject: str | None
+    is_restricted: bool
 
 
 _TRACES = """
     SELECT m.code, m.version, encode(sha256(convert_to(m.content, 'UTF8')), 'hex') AS digest,
-        t.code AS thread_code, m.subject
+        t.code AS thread_code, m.subject, m.scope <> 'workspace' AS is_restricted
     FROM memory m
     LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
     WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s)
@@ -320,16 +307,16 @@ async def traces(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> 
         return await cursor.fetchall()
 
 
-_OF_THREAD = """
+_OF_THREAD = f"""
     SELECT m.id FROM memory m
-    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s AND {IN_SIGHT}
     FOR UPDATE
 """
 
 
-async def ids_of_thread(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> list[MemoryId]:
-    """Every memory that came from a thread, forgotten ones too, held until the transaction ends."""
-    cursor = await db.execute(_OF_THREAD, {"workspace_id": workspace_id, "thread_id": thread_id})
+async def ids_of_thread(db: Db, caller: Caller, thread_id: ThreadId) -> list[MemoryId]:
+    """The caller's memories that came from a thread, forgotten ones too, held to the end."""
+    cursor = await db.execute(_OF_THREAD, {**in_sight_of(caller), "thread_id": thread_id})
     return [MemoryId(row[0]) for row in await cursor.fetchall()]
 
 
@@ -391,19 +378,19 @@ _ORDERS = """
 """
 _BROWSE = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND {LIVE} AND {MATCHES}
+    WHERE m.workspace_id = %(workspace_id)s AND {VISIBLE} AND {MATCHES}
     ORDER BY {_ORDERS}
     LIMIT %(limit)s OFFSET %(offset)s
 """
 _COUNT = f"""
     SELECT count(*) FROM memory m
-    WHERE m.workspace_id = %(workspace_id)s AND {LIVE} AND {MATCHES}
+    WHERE m.workspace_id = %(workspace_id)s AND {VISIBLE} AND {MATCHES}
 """
 
 
 async def browse(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     wanted: Filter,
     *,
     order: str,
@@ -417,41 +404,39 @@ async def browse(
         db,
         _BROWSE,
         {
-            "workspace_id": workspace_id,
             **matching(wanted),
             "order": order,
             "offset": offset,
             "limit": limit,
-            **alive(now, view),
+            **visible_to(caller, now, view),
         },
     )
 
 
-async def count(
-    db: Db, workspace_id: WorkspaceId, wanted: Filter, now: datetime, view: View = CURRENT
-) -> int:
+async def count(db: Db, caller: Caller, wanted: Filter, now: datetime, view: View = CURRENT) -> int:
     """How many live memories match."""
-    values = {"workspace_id": workspace_id, **matching(wanted), **alive(now, view)}
+    values = {**matching(wanted), **visible_to(caller, now, view)}
     row = await (await db.execute(_COUNT, values)).fetchone()
     return row[0] if row else 0
 
 
 _SAME_TEXT = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND m.content_digest = %(content_digest)s AND {LIVE}
+    WHERE m.workspace_id = %(workspace_id)s AND m.content_digest = %(content_digest)s
+        AND m.scope = %(scope)s AND {VISIBLE}
     ORDER BY m.created_at, m.id
     LIMIT 1
 """
 
 
 async def find_same_text(
-    db: Db, workspace_id: WorkspaceId, content_digest: bytes, now: datetime
+    db: Db, caller: Caller, content_digest: bytes, scope: Scope, now: datetime
 ) -> Memory | None:
-    """The oldest live memory whose normalised text is the same."""
+    """The oldest live memory of that scope whose normalised text is the same."""
     found = await _fetch(
         db,
         _SAME_TEXT,
-        {"workspace_id": workspace_id, "content_digest": content_digest, **alive(now)},
+        {"content_digest": content_digest, "scope": scope, **visible_to(caller, now)},
     )
     return found[0] if found else None
 

@@ -8,27 +8,27 @@ from uuid import UUID
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from recollect.domain import Json, Ref, StateVersion, Thread, ThreadId, Turn, WorkspaceId
-from recollect.store.memories import LIVE, alive
+from recollect.domain import Caller, Json, Ref, StateVersion, Thread, ThreadId, Turn, WorkspaceId
 from recollect.store.pool import Db
+from recollect.store.visible import THREAD_IN_SIGHT, VISIBLE, in_sight_of, visible_to
 
 _COLUMNS = f"""
     t.id, t.code, t.workspace_id, t.agent, t.subject, t.metadata, t.state, t.state_version,
     t.created_at, t.updated_at, t.expires_at, t.turn_count, t.label, t.name, t.pinned,
-    t.message_count,
+    t.message_count, t.user_id, t.project_id, t.agent_id,
     (SELECT count(*) FROM memory m
-     WHERE m.workspace_id = t.workspace_id AND m.thread_id = t.id AND {LIVE}
+     WHERE m.workspace_id = t.workspace_id AND m.thread_id = t.id AND {VISIBLE}
     ) AS memory_count
 """
 
 _INSERT = """
     INSERT INTO thread (
         workspace_id, id, code, agent, subject, metadata, state, state_version, created_at,
-        updated_at, expires_at, label, name, pinned
+        updated_at, expires_at, label, name, pinned, user_id, project_id, agent_id
     ) VALUES (
         %(workspace_id)s, %(id)s, %(code)s, %(agent)s, %(subject)s, %(metadata)s, %(state)s,
         %(state_version)s, %(created_at)s, %(updated_at)s, %(expires_at)s, %(label)s, %(name)s,
-        %(pinned)s
+        %(pinned)s, %(user_id)s, %(project_id)s, %(agent_id)s
     )
     ON CONFLICT (workspace_id, label) DO NOTHING
     RETURNING id
@@ -50,82 +50,78 @@ async def insert(db: Db, thread: Thread) -> bool:
 _FIND_BY_ID = f"""
     SELECT {_COLUMNS} FROM thread t
     WHERE t.workspace_id = %(workspace_id)s AND t.id = %(id)s
-        AND (t.expires_at IS NULL OR t.expires_at > %(now)s)
+        AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}
 """
 _FIND_BY_CODE = f"""
     SELECT {_COLUMNS} FROM thread t
     WHERE t.workspace_id = %(workspace_id)s AND left(t.code, 12) = left(%(code)s, 12)
         AND starts_with(t.code, %(code)s)
-        AND (t.expires_at IS NULL OR t.expires_at > %(now)s)
+        AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}
 """
 
 
-async def find(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Thread | None:
+async def find(db: Db, caller: Caller, ref: Ref, now: datetime) -> Thread | None:
     """The thread of any spelling of its id, unless its time is up."""
     query = _FIND_BY_ID if ref.id else _FIND_BY_CODE
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
-        await cursor.execute(
-            query, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, **alive(now)}
-        )
+        await cursor.execute(query, {"id": ref.id, "code": ref.code, **visible_to(caller, now)})
         return await cursor.fetchone()
 
 
 _FIND_BY_LABEL = f"""
     SELECT {_COLUMNS} FROM thread t
-    WHERE t.workspace_id = %(workspace_id)s AND t.label = %(label)s
+    WHERE t.workspace_id = %(workspace_id)s AND t.label = %(label)s AND {THREAD_IN_SIGHT}
 """
 
 
-async def find_labelled(
-    db: Db, workspace_id: WorkspaceId, label: str, now: datetime
-) -> Thread | None:
+async def find_labelled(db: Db, caller: Caller, label: str, now: datetime) -> Thread | None:
     """The thread that another system calls by this name; such a thread's time is never up."""
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
-        await cursor.execute(
-            _FIND_BY_LABEL, {"workspace_id": workspace_id, "label": label, **alive(now)}
-        )
+        await cursor.execute(_FIND_BY_LABEL, {"label": label, **visible_to(caller, now)})
         return await cursor.fetchone()
 
 
-async def find_or_create_labelled(db: Db, thread: Thread, now: datetime) -> tuple[Thread, bool]:
+async def find_or_create_labelled(
+    db: Db, caller: Caller, thread: Thread, now: datetime
+) -> tuple[Thread, bool]:
     """The thread with this label, which is the given one if there was none; and whether so."""
     assert thread.label
-    found = await find_labelled(db, thread.workspace_id, thread.label, now)
+    found = await find_labelled(db, caller, thread.label, now)
     if found is None and await insert(db, thread):
         return thread, True
     # Somebody else was first: the insert has waited for their commit.
-    found = found or await find_labelled(db, thread.workspace_id, thread.label, now)
+    found = found or await find_labelled(db, caller, thread.label, now)
     assert found
     return found, False
 
 
-_NAMES_AGENT = """
+_NAMES_AGENT = f"""
     SELECT EXISTS (
-        SELECT FROM thread t WHERE t.workspace_id = %(workspace_id)s AND t.agent = %(agent)s
+        SELECT FROM thread t
+        WHERE t.workspace_id = %(workspace_id)s AND t.agent = %(agent)s AND {THREAD_IN_SIGHT}
     )
 """
 
 
-async def names_agent(db: Db, workspace_id: WorkspaceId, agent: str) -> bool:
+async def names_agent(db: Db, caller: Caller, agent: str) -> bool:
     """Whether some thread is this agent's."""
-    values = {"workspace_id": workspace_id, "agent": agent}
+    values = {**in_sight_of(caller), "agent": agent}
     row = await (await db.execute(_NAMES_AGENT, values)).fetchone()
     return bool(row and row[0])
 
 
-_IDENTIFY = """
+_IDENTIFY = f"""
     SELECT t.id FROM thread t
     WHERE t.workspace_id = %(workspace_id)s
         AND (t.id = %(id)s
              OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
+        AND {THREAD_IN_SIGHT}
 """
 
 
-async def identify(db: Db, workspace_id: WorkspaceId, ref: Ref) -> ThreadId | None:
+async def identify(db: Db, caller: Caller, ref: Ref) -> ThreadId | None:
     """The id behind a spelling, for a thread whose time may be up: its memories outlive it."""
-    cursor = await db.execute(
-        _IDENTIFY, {"workspace_id": workspace_id, "id": ref.id, "code": ref.code}
-    )
+    cursor = await db.execute(_IDENTIFY, {**in_sight_of(caller), "id": ref.id, "code": ref.code})
     row = await cursor.fetchone()
     return ThreadId(row[0]) if row else None
 
@@ -158,7 +154,7 @@ async def hold(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> bool:
 _PAGE = f"""
     SELECT {_COLUMNS} FROM thread t
     WHERE t.workspace_id = %(workspace_id)s
-        AND (t.expires_at IS NULL OR t.expires_at > %(now)s)
+        AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}
         AND (%(agent)s::text IS NULL OR t.agent = %(agent)s)
         AND (%(subject)s::text IS NULL OR t.subject = %(subject)s)
         AND (%(created_after)s::timestamptz IS NULL OR t.created_at > %(created_after)s)
@@ -171,7 +167,7 @@ _PAGE = f"""
 
 async def page(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     *,
     agent: str | None,
     subject: str | None,
@@ -185,14 +181,13 @@ async def page(
         await cursor.execute(
             _PAGE,
             {
-                "workspace_id": workspace_id,
                 "agent": agent,
                 "subject": subject,
                 "created_after": created_after,
                 "after_at": after and after.created_at,
                 "after_id": after and after.id,
                 "limit": limit,
-                **alive(now),
+                **visible_to(caller, now),
             },
         )
         return await cursor.fetchall()

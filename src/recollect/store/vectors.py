@@ -10,9 +10,10 @@ from pgvector import HalfVector
 from psycopg import sql
 from psycopg.rows import class_row
 
-from recollect.domain import CURRENT, Filter, MemoryId, ThreadId, View, WorkspaceId
-from recollect.store.memories import LIVE, MATCHES, SPEAKER, alive, matching
+from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, WorkspaceId
+from recollect.store.memories import MATCHES, SPEAKER, matching
 from recollect.store.pool import Db
+from recollect.store.visible import VISIBLE, visible_to
 
 _COPIED = """
     m.thread_id, m.subject, m.category, m.kind, m.tags, m.pinned, m.expires_at, m.valid_from,
@@ -135,7 +136,7 @@ _WITH_TRAITS = f"""
 _SCANNED = f"""
     SELECT m.memory_id, (m.embedding <=> %(vector)s) + 0 AS distance
     FROM memory_vector m
-    WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s AND {LIVE}
+    WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s AND {VISIBLE}
 """
 _FIRST = "ORDER BY distance LIMIT %(limit)s"
 _EXACT = f"WITH near AS ({_SCANNED} {_FIRST}) {_WITH_TRAITS}"
@@ -149,7 +150,7 @@ _BY_INDEX = f"""
         SELECT m.memory_id,
             (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}}) AS distance
         FROM memory_vector m
-        WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} AND {LIVE}
+        WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} AND {VISIBLE}
         ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
         LIMIT %(limit)s
     )
@@ -166,7 +167,7 @@ _MOST_EFFORT = 1_000
 
 async def candidates(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     point: Point,
     wanted: Filter,
     *,
@@ -179,12 +180,11 @@ async def candidates(
     A filter, or another time than now, is answered exactly: under a filter an index loses answers.
     """
     values = {
-        "workspace_id": workspace_id,
         "generation": point.generation,
         "vector": HalfVector(point.vector),
         **matching(wanted),
         "limit": limit,
-        **alive(now, view),
+        **visible_to(caller, now, view),
     }
     query: sql.SQL | sql.Composed = sql.SQL(_EXACT if wanted.is_open else _EXACT_MATCHING)
     if point.is_indexed and wanted.is_open and view == CURRENT:
@@ -192,7 +192,7 @@ async def candidates(
         await db.execute(_READ_ON.format(effort=sql.Literal(effort)))
         query = sql.SQL(_BY_INDEX).format(
             dimension=sql.Literal(len(point.vector)),
-            workspace_id=sql.Literal(workspace_id),
+            workspace_id=sql.Literal(caller.workspace_id),
             generation=sql.Literal(point.generation),
         )
     async with db.cursor(row_factory=class_row(Candidate)) as cursor:

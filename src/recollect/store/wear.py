@@ -22,6 +22,7 @@ class Wearing:
     created_at: datetime
     last_accessed_at: datetime | None
     access_count: int
+    is_restricted: bool
 
 
 # Identity, pinned and permanent rows are left alone, always.
@@ -30,7 +31,8 @@ _WORN = """
     AND deleted_at IS NULL
 """
 _WEARING = f"""
-    SELECT id, code, importance, importance_base, created_at, last_accessed_at, access_count
+    SELECT id, code, importance, importance_base, created_at, last_accessed_at, access_count,
+        scope <> 'workspace' AS is_restricted
     FROM memory
     WHERE workspace_id = %(workspace_id)s AND id > %(after)s AND {_WORN}
     ORDER BY id
@@ -80,17 +82,20 @@ class Repeated:
     code: str
     newer_id: MemoryId
     access_count: int
+    is_restricted: bool
 
 
 _REPEATED = f"""
-    SELECT id, code, newer_id, access_count FROM (
-        SELECT id, code, access_count, first_value(id) OVER same AS newer_id
+    SELECT id, code, newer_id, access_count, is_restricted FROM (
+        SELECT id, code, access_count, scope <> 'workspace' AS is_restricted,
+            first_value(id) OVER same AS newer_id
         FROM memory
         WHERE workspace_id = %(workspace_id)s AND {_WORN}
             AND (valid_until IS NULL OR valid_until > %(now)s)
             AND (expires_at IS NULL OR expires_at > %(now)s)
         WINDOW same AS (
-            PARTITION BY content_digest, kind, scope, user_id, thread_id, subject, key
+            PARTITION BY content_digest, kind, scope, user_id, project_id, agent_id, thread_id,
+                subject, key
             ORDER BY created_at DESC, id DESC)
     ) AS seen
     WHERE id <> newer_id

@@ -6,9 +6,10 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from recollect.domain import CURRENT, Filter, MemoryId, ThreadId, View, WorkspaceId
-from recollect.store.memories import LIVE, MATCHES, SPEAKER, alive, matching
+from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, WorkspaceId
+from recollect.store.memories import MATCHES, SPEAKER, matching
 from recollect.store.pool import Db
+from recollect.store.visible import IN_SIGHT, SOME_RESTRICTED, VISIBLE, visible_to
 
 _INSERT_POSTINGS = """
     INSERT INTO memory_word (workspace_id, term, memory_id, frequency, length)
@@ -129,7 +130,7 @@ _SEARCH = f"""
     best AS (
         SELECT memory_id, score, covered FROM scored
         ORDER BY score DESC
-        LIMIT %(looked_up)s
+        LIMIT CASE WHEN {SOME_RESTRICTED} THEN NULL ELSE %(looked_up)s::bigint END
     )
     SELECT best.memory_id AS id, best.score,
         best.covered / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage,
@@ -140,7 +141,7 @@ _SEARCH = f"""
             m.content ILIKE ALL(%(phrases)s) AS has_phrases
         FROM memory m
         WHERE m.workspace_id = %(workspace_id)s AND m.id = best.memory_id
-            AND {LIVE} AND {MATCHES}
+            AND {VISIBLE} AND {MATCHES}
             AND (NOT %(wants_vector_only)s OR m.wants_vector)
             AND (NOT %(without_vector_only)s OR NOT EXISTS (
                 SELECT FROM memory_vector v
@@ -157,7 +158,7 @@ _SEARCH = f"""
 
 async def search(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     query: Sequence[Sequence[str]],
     wanted: Filter,
     *,
@@ -182,7 +183,6 @@ async def search(
         await cursor.execute(
             _SEARCH,
             {
-                "workspace_id": workspace_id,
                 "terms": [term for term, _ in forms],
                 "words": [number for _, number in forms],
                 "phrases": [_containing(phrase) for phrase in phrases],
@@ -193,7 +193,7 @@ async def search(
                 # Under a filter any match may be among the best; without one only few fall out.
                 "looked_up": 2**31 - 1 if is_narrowed else limit * 4 + 100,
                 "limit": limit,
-                **alive(now, view),
+                **visible_to(caller, now, view),
             },
         )
         return await cursor.fetchall()
@@ -205,12 +205,14 @@ _IN_CONVERSATION = f"""
     {_MATCHED},
     best AS MATERIALIZED (
         SELECT scored.memory_id, place.thread_id, place.created_at
-        FROM (SELECT memory_id FROM scored ORDER BY score DESC LIMIT %(heads)s) AS scored
+        FROM (SELECT memory_id, score FROM scored ORDER BY score DESC) AS scored
         CROSS JOIN LATERAL (
             SELECT m.thread_id, m.created_at FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND m.id = scored.memory_id
+            WHERE m.workspace_id = %(workspace_id)s AND m.id = scored.memory_id AND ({IN_SIGHT})
             LIMIT 1
         ) AS place
+        ORDER BY scored.score DESC
+        LIMIT %(heads)s
     ),
     reach AS MATERIALIZED (
         SELECT memory_id AS from_id, memory_id AS to_id, 1.0::float8 AS share FROM best
@@ -261,7 +263,7 @@ _IN_CONVERSATION = f"""
             m.content ILIKE ALL(%(phrases)s) AS has_phrases
         FROM memory m
         WHERE m.workspace_id = %(workspace_id)s AND m.id = summed.memory_id
-            AND {LIVE} AND {MATCHES}
+            AND {VISIBLE} AND {MATCHES}
         LIMIT 1
     ) AS found
     ORDER BY found.has_phrases DESC, summed.score DESC, found.importance DESC,
@@ -271,7 +273,7 @@ _IN_CONVERSATION = f"""
 
 async def search_conversations(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     query: Sequence[Sequence[str]],
     wanted: Filter,
     *,
@@ -289,14 +291,13 @@ async def search_conversations(
         await cursor.execute(
             _IN_CONVERSATION,
             {
-                "workspace_id": workspace_id,
                 "terms": [term for term, _ in forms],
                 "words": [number for _, number in forms],
                 "phrases": [_containing(phrase) for phrase in phrases],
                 **matching(wanted),
                 # Under a filter any match may be among the best; without one only few fall out.
                 "heads": 2**31 - 1 if is_narrowed else limit,
-                **alive(now, view),
+                **visible_to(caller, now, view),
             },
         )
         return await cursor.fetchall()
@@ -308,7 +309,7 @@ _SUBSTRING = f"""
         m.importance, m.thread_id, m.created_at, {SPEAKER} AS speaker
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.content ILIKE ALL(%(fragments)s)
-        AND {LIVE} AND {MATCHES}
+        AND {VISIBLE} AND {MATCHES}
     ORDER BY m.importance DESC, m.created_at DESC, m.id
     LIMIT %(limit)s
 """
@@ -316,7 +317,7 @@ _SUBSTRING = f"""
 
 async def containing(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     fragments: Sequence[str],
     wanted: Filter,
     *,
@@ -331,11 +332,10 @@ async def containing(
         await cursor.execute(
             _SUBSTRING,
             {
-                "workspace_id": workspace_id,
                 "fragments": [_containing(fragment) for fragment in fragments],
                 **matching(wanted),
                 "limit": limit,
-                **alive(now, view),
+                **visible_to(caller, now, view),
             },
         )
         return await cursor.fetchall()

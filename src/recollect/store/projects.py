@@ -1,0 +1,264 @@
+"""Projects with their members, and agents: the circles inside a workspace."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from psycopg.rows import class_row
+
+from recollect.domain import AgentId, Caller, ProjectId, UserId, WorkspaceId
+from recollect.store.pool import Db
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A circle of users inside a workspace."""
+
+    id: ProjectId
+    workspace_id: WorkspaceId
+    name: str
+    created_at: datetime
+    archived_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A program that talks; of a project, or of the whole workspace."""
+
+    id: AgentId
+    workspace_id: WorkspaceId
+    project_id: ProjectId | None
+    name: str
+    created_at: datetime
+    archived_at: datetime | None
+
+
+_PROJECT_COLUMNS = "id, workspace_id, name, created_at, archived_at"
+_AGENT_COLUMNS = "id, workspace_id, project_id, name, created_at, archived_at"
+
+_ADD_PROJECT = """
+    INSERT INTO project (workspace_id, id, name, created_at)
+    VALUES (%(workspace_id)s, %(id)s, %(name)s, %(now)s)
+    ON CONFLICT (workspace_id, name) DO NOTHING
+"""
+
+
+async def add_project(
+    db: Db, workspace_id: WorkspaceId, name: str, now: datetime
+) -> ProjectId | None:
+    """Begin a project, with nobody in it; None when the name is taken."""
+    project_id = uuid4()
+    values = {"workspace_id": workspace_id, "id": project_id, "name": name, "now": now}
+    made = (await db.execute(_ADD_PROJECT, values)).rowcount > 0
+    return ProjectId(project_id) if made else None
+
+
+_PROJECTS = f"""
+    SELECT {_PROJECT_COLUMNS} FROM project
+    WHERE workspace_id = %(workspace_id)s
+    ORDER BY created_at, id
+"""
+
+
+async def projects(db: Db, workspace_id: WorkspaceId) -> list[Project]:
+    """Every project of a workspace, archived ones too, oldest first."""
+    async with db.cursor(row_factory=class_row(Project)) as cursor:
+        await cursor.execute(_PROJECTS, {"workspace_id": workspace_id})
+        return await cursor.fetchall()
+
+
+# Whoever asks for a project to be in it must be its member.
+_OWN_PROJECT = """
+    SELECT p.id FROM project p
+    JOIN project_member own ON own.workspace_id = p.workspace_id AND own.project_id = p.id
+    WHERE p.workspace_id = %(workspace_id)s AND p.id = %(id)s AND p.archived_at IS NULL
+        AND own.user_id = %(user_id)s
+"""
+
+
+async def is_member(db: Db, caller: Caller, project_id: UUID) -> bool:
+    """Whether this is a project of the caller's workspace, with the caller in it."""
+    values = {
+        "workspace_id": caller.workspace_id,
+        "id": project_id,
+        "user_id": caller.user_id,
+    }
+    return await (await db.execute(_OWN_PROJECT, values)).fetchone() is not None
+
+
+_RENAME_PROJECT = """
+    UPDATE project SET name = %(name)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+_ARCHIVE_PROJECT = """
+    UPDATE project SET archived_at = %(at)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+_REMOVE_PROJECT = """
+    DELETE FROM project
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+
+
+async def rename_project(db: Db, workspace_id: WorkspaceId, project_id: UUID, name: str) -> bool:
+    """Give a project another name; False when there is none."""
+    values = {"workspace_id": workspace_id, "id": project_id, "name": name}
+    return (await db.execute(_RENAME_PROJECT, values)).rowcount > 0
+
+
+async def archive_project(
+    db: Db, workspace_id: WorkspaceId, project_id: UUID, at: datetime | None
+) -> bool:
+    """Put a project away with all it knows, or with None bring it back; False if there is none."""
+    values = {"workspace_id": workspace_id, "id": project_id, "at": at}
+    return (await db.execute(_ARCHIVE_PROJECT, values)).rowcount > 0
+
+
+async def remove_project(db: Db, workspace_id: WorkspaceId, project_id: UUID) -> bool:
+    """Delete a project and its memberships; False when there is none."""
+    values = {"workspace_id": workspace_id, "id": project_id}
+    return (await db.execute(_REMOVE_PROJECT, values)).rowcount > 0
+
+
+_ADD_MEMBER = """
+    INSERT INTO project_member (workspace_id, project_id, user_id, created_at)
+    VALUES (%(workspace_id)s, %(project_id)s, %(user_id)s, %(now)s)
+    ON CONFLICT (workspace_id, project_id, user_id) DO NOTHING
+"""
+_REMOVE_MEMBER = """
+    DELETE FROM project_member
+    WHERE workspace_id = %(workspace_id)s AND project_id = %(project_id)s
+        AND user_id = %(user_id)s
+"""
+_MEMBERS = """
+    SELECT user_id FROM project_member
+    WHERE workspace_id = %(workspace_id)s AND project_id = %(project_id)s
+    ORDER BY created_at, user_id
+"""
+
+
+async def add_member(
+    db: Db, workspace_id: WorkspaceId, project_id: UUID, user_id: UserId, now: datetime
+) -> None:
+    """Let a user into a project; one who is in it stays."""
+    values = {
+        "workspace_id": workspace_id,
+        "project_id": project_id,
+        "user_id": user_id,
+        "now": now,
+    }
+    await db.execute(_ADD_MEMBER, values)
+
+
+async def remove_member(db: Db, workspace_id: WorkspaceId, project_id: UUID, user_id: UUID) -> bool:
+    """Put a user out of a project; False when they were not in it."""
+    values = {"workspace_id": workspace_id, "project_id": project_id, "user_id": user_id}
+    return (await db.execute(_REMOVE_MEMBER, values)).rowcount > 0
+
+
+async def members(db: Db, workspace_id: WorkspaceId, project_id: UUID) -> list[UserId]:
+    """Who is in a project, in the order they came."""
+    values = {"workspace_id": workspace_id, "project_id": project_id}
+    rows = await (await db.execute(_MEMBERS, values)).fetchall()
+    return [UserId(row[0]) for row in rows]
+
+
+_ADD_AGENT = """
+    INSERT INTO agent (workspace_id, id, project_id, name, created_at)
+    VALUES (%(workspace_id)s, %(id)s, %(project_id)s, %(name)s, %(now)s)
+    ON CONFLICT (workspace_id, name) DO NOTHING
+"""
+
+
+async def add_agent(
+    db: Db,
+    workspace_id: WorkspaceId,
+    name: str,
+    *,
+    project_id: ProjectId | None,
+    now: datetime,
+) -> AgentId | None:
+    """Make an agent known; None when the name is taken."""
+    agent_id = uuid4()
+    values = {
+        "workspace_id": workspace_id,
+        "id": agent_id,
+        "project_id": project_id,
+        "name": name,
+        "now": now,
+    }
+    made = (await db.execute(_ADD_AGENT, values)).rowcount > 0
+    return AgentId(agent_id) if made else None
+
+
+_AGENTS = f"""
+    SELECT {_AGENT_COLUMNS} FROM agent
+    WHERE workspace_id = %(workspace_id)s
+    ORDER BY created_at, id
+"""
+
+
+async def agents(db: Db, workspace_id: WorkspaceId) -> list[Agent]:
+    """Every agent of a workspace, archived ones too, oldest first."""
+    async with db.cursor(row_factory=class_row(Agent)) as cursor:
+        await cursor.execute(_AGENTS, {"workspace_id": workspace_id})
+        return await cursor.fetchall()
+
+
+# By its id or its name. An agent of a project is there for the project's members alone.
+_OWN_AGENT = f"""
+    SELECT {_AGENT_COLUMNS} FROM agent a
+    WHERE a.workspace_id = %(workspace_id)s AND a.archived_at IS NULL
+        AND (a.id::text = %(wanted)s OR a.name = %(wanted)s)
+        AND (a.project_id IS NULL OR EXISTS (
+            SELECT FROM project_member own
+            JOIN project p ON p.workspace_id = own.workspace_id AND p.id = own.project_id
+            WHERE own.workspace_id = %(workspace_id)s AND own.project_id = a.project_id
+                AND own.user_id = %(user_id)s AND p.archived_at IS NULL))
+"""
+
+
+async def find_agent(db: Db, caller: Caller, wanted: str) -> Agent | None:
+    """An agent that the caller may speak as, by id or name."""
+    values = {
+        "workspace_id": caller.workspace_id,
+        "user_id": caller.user_id,
+        "wanted": wanted,
+    }
+    async with db.cursor(row_factory=class_row(Agent)) as cursor:
+        await cursor.execute(_OWN_AGENT, values)
+        return await cursor.fetchone()
+
+
+_RENAME_AGENT = """
+    UPDATE agent SET name = %(name)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+_ARCHIVE_AGENT = """
+    UPDATE agent SET archived_at = %(at)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+_REMOVE_AGENT = """
+    DELETE FROM agent
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+
+
+async def rename_agent(db: Db, workspace_id: WorkspaceId, agent_id: UUID, name: str) -> bool:
+    """Give an agent another name; False when there is none."""
+    values = {"workspace_id": workspace_id, "id": agent_id, "name": name}
+    return (await db.execute(_RENAME_AGENT, values)).rowcount > 0
+
+
+async def archive_agent(
+    db: Db, workspace_id: WorkspaceId, agent_id: UUID, at: datetime | None
+) -> bool:
+    """Put an agent away, or with None bring it back; False when there is none."""
+    values = {"workspace_id": workspace_id, "id": agent_id, "at": at}
+    return (await db.execute(_ARCHIVE_AGENT, values)).rowcount > 0
+
+
+async def remove_agent(db: Db, workspace_id: WorkspaceId, agent_id: UUID) -> bool:
+    """Delete an agent; False when there is none."""
+    values = {"workspace_id": workspace_id, "id": agent_id}
+    return (await db.execute(_REMOVE_AGENT, values)).rowcount > 0

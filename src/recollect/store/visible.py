@@ -1,0 +1,81 @@
+"""Who sees which memory and which thread: the one place that decides it, for every statement.
+
+A statement that reads memories as `m` says `VISIBLE` and takes its values from `visible_to`; one
+that must also meet what has ended (a place in a list, a row to lock) says `IN_SIGHT`. The rows of
+`memory_vector` carry the same columns. Threads, as `t`, have `THREAD_IN_SIGHT`.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from recollect.domain import CURRENT, Caller, View
+
+# The projects whose member the caller is, asked of the tables: who was removed sees nothing more.
+_OWN_PROJECTS = """
+    SELECT own.project_id FROM project_member own
+    JOIN project known ON known.workspace_id = own.workspace_id AND known.id = own.project_id
+    WHERE own.workspace_id = %(workspace_id)s AND own.user_id = %(user_id)s
+        AND known.archived_at IS NULL
+"""
+
+# By scope and membership. Most memories are everybody's in the workspace, so that comes first.
+IN_SIGHT = f"""
+    CASE m.scope
+        WHEN 'workspace' THEN %(is_home)s
+        WHEN 'global' THEN m.user_id = %(user_id)s
+        WHEN 'project' THEN CASE
+            WHEN %(in_project)s::uuid IS NULL THEN m.project_id IN ({_OWN_PROJECTS})
+            ELSE m.project_id = %(in_project)s END
+        WHEN 'agent' THEN m.agent_id = %(in_agent)s
+        WHEN 'thread' THEN m.thread_id = %(in_thread)s
+    END
+"""
+
+# And alive: not forgotten, not past its time, and true at the time asked about; all of history on
+# request.
+VISIBLE = f"""
+    m.deleted_at IS NULL
+    AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+    AND (%(history)s OR (
+        (m.valid_from IS NULL OR m.valid_from <= %(as_of)s)
+        AND (m.valid_until IS NULL OR m.valid_until > %(as_of)s)))
+    AND ({IN_SIGHT})
+"""
+
+# Whether anything in the workspace is not everybody's: then the best of all may be out of sight,
+# and no list may be cut before it was filtered.
+SOME_RESTRICTED = """
+    EXISTS (
+        SELECT FROM memory kept
+        WHERE kept.workspace_id = %(workspace_id)s AND kept.scope <> 'workspace'
+    )
+"""
+
+# A thread is everybody's in its workspace, unless it is of a project: then its members', and in
+# any case whose it is.
+THREAD_IN_SIGHT = f"""
+    ((t.project_id IS NULL AND %(is_home)s)
+     OR t.user_id = %(user_id)s
+     OR t.project_id IN ({_OWN_PROJECTS}))
+"""
+
+
+def in_sight_of(caller: Caller) -> dict[str, Any]:
+    """The values `IN_SIGHT` and `THREAD_IN_SIGHT` name, and the workspace."""
+    return {
+        "workspace_id": caller.workspace_id,
+        "user_id": caller.user_id,
+        "is_home": not caller.is_visiting,
+        "in_project": caller.project_id,
+        "in_agent": caller.agent_id,
+        "in_thread": caller.thread_id,
+    }
+
+
+def visible_to(caller: Caller, now: datetime, view: View = CURRENT) -> dict[str, Any]:
+    """The values `VISIBLE` names, and the workspace."""
+    return in_sight_of(caller) | {
+        "now": now,
+        "as_of": view.as_of or now,
+        "history": view.is_history,
+    }
