@@ -24,7 +24,7 @@ from recollect.embedded import CannotStart, find_binaries
 from recollect.errors import Failure
 from recollect.store import catalogue
 from recollect.store.catalogue import Facts
-from recollect.store.pool import Db
+from recollect.store.pool import Db, connect, is_pooled
 
 CHUNK = 1024 * 1024
 OLDEST_POSTGRES = 17
@@ -55,12 +55,23 @@ class Snapshot:
 @asynccontextmanager
 async def open_snapshot(url: str) -> AsyncGenerator[Snapshot]:
     """A moment of the database that stays visible, in every workspace, while the block lasts."""
-    async with await catalogue.connect(url) as db:
+    async with await _connect(url) as db:
         facts = await catalogue.facts(db)
         name = await catalogue.begin_snapshot(db)
         await catalogue.see_all(db)
         yield Snapshot(db, url, name, facts)
         await db.rollback()
+
+
+async def _connect(url: str) -> Db:
+    db = await connect(url)
+    if not await is_pooled(db):
+        return db
+    await db.close()
+    raise CannotCopy(
+        "A pooler such as PgBouncer stands before this database, and a copy needs one session from "
+        "beginning to end. Give the address of PostgreSQL itself."
+    )
 
 
 def find_tools(known: Path | None, setting: Path | None, snapshot: Snapshot) -> Path:
@@ -162,7 +173,7 @@ async def load(
 
     `before` and `after` belong to the same transaction; what they raise undoes everything.
     """
-    async with await catalogue.connect(url) as db, db.transaction():
+    async with await _connect(url) as db, db.transaction():
         await before(db)
         try:
             async with _script(archive, tools, schema) as script:

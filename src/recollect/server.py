@@ -73,9 +73,10 @@ class Server:
             await end(tasks)
 
     async def _listen(self) -> None:
-        # PgBouncer in transaction mode cannot carry LISTEN: workers poll, keys are believed for
-        # their minute.
-        if not self._settings.pgbouncer:
+        # PgBouncer in transaction mode cannot carry LISTEN: workers poll, and so do we.
+        if self._settings.pgbouncer:
+            await self.ring.watch()
+        else:
             calls = {jobs.CHANNEL: self.worker.wake, identity.CHANNEL: self.ring.forget}
             await listen(self._engine.pool.url, calls)
 

@@ -15,6 +15,7 @@ from typing import Any
 from recollect.errors import Invalid
 
 PREFIX = "RECOLLECT_"
+USUAL_FILE = Path("recollect.toml")
 
 # To listen everywhere is no name to be called by.
 _NO_NAMES = {"", "0.0.0.0", "::"}  # noqa: S104
@@ -143,8 +144,8 @@ def read_settings(
     Raises `Invalid` on anything unknown: a setting nobody reads is a mistake nobody sees.
     """
     env = os.environ if environment is None else environment
-    named = file or (Path(env[PREFIX + "CONFIG"]) if PREFIX + "CONFIG" in env else None)
-    values = _from_file(named or Path("recollect.toml"), must_exist=named is not None)
+    named = named_file(file, env)
+    values = _from_file(named or USUAL_FILE, must_exist=named is not None)
     values |= _from_environment(env)
     values |= overrides or {}
     endpoints = values.pop("embedders", {})
@@ -156,6 +157,13 @@ def read_settings(
     )
     _check(settings)
     return settings
+
+
+def named_file(given: Path | None, environment: Mapping[str, str] | None = None) -> Path | None:
+    """The settings file named on the command line or in the environment, where one is."""
+    env = os.environ if environment is None else environment
+    told = env.get(PREFIX + "CONFIG")
+    return given or (Path(told) if told else None)
 
 
 def take_key(environment: MutableMapping[str, str] | None = None) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 from cli_forked import run_forked
 
 from recollect.store import catalogue
+from recollect.store.pool import connect
 from tests.support.running import Running
 
 PATIENCE = 60
@@ -150,7 +151,7 @@ def contents(url: str) -> dict[str, str]:
     """What stands in each table of a database, in short."""
 
     async def look() -> dict[str, str]:
-        async with await catalogue.connect(url) as db, db.transaction():
+        async with await connect(url) as db, db.transaction():
             await catalogue.see_all(db)
             return await catalogue.contents(db, await catalogue.tables(db))
 

@@ -21,6 +21,7 @@ from recollect.embedded import attach, find_binaries
 from recollect.engine.save import Save, save
 from recollect.models.registry import Embedders
 from recollect.store import catalogue
+from recollect.store.pool import connect
 from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
@@ -64,7 +65,7 @@ def test_a_restored_house_holds_every_row(house: Running, restored: Path, backup
 
 
 async def _counts(url: str) -> dict[str, int]:
-    async with await catalogue.connect(url) as db, db.transaction():
+    async with await connect(url) as db, db.transaction():
         await catalogue.see_all(db)
         return await catalogue.count_rows(db, await catalogue.tables(db))
 
@@ -349,7 +350,7 @@ async def _back_up_while_writing(
 
 
 async def _agreement(url: str) -> Agreement:
-    async with await catalogue.connect(url) as db:
+    async with await connect(url) as db:
         row = await (
             await db.execute(
                 """

@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from recollect.embedded import attach
 from recollect.store import catalogue
+from recollect.store.pool import connect
 from tests.support.database import TestDatabases
 from tests.support.running import Running
 
@@ -50,7 +51,7 @@ def test_a_house_moves_to_another_server_and_answers_the_same(
 
 
 async def _unprotected(url: str) -> list[str]:
-    async with await catalogue.connect(url) as db:
+    async with await connect(url) as db:
         return await catalogue.unprotected_tables(db)
 
 

@@ -9,7 +9,6 @@ ELSEWHERE = {
     "embedded/cluster.py": "hands a few variables on to the PostgreSQL it starts",
     "embedded/home.py": "asks the system where a user's data belongs",
     "embedded/binaries.py": "looks for a PostgreSQL where other programs unpack theirs",
-    "cli/doctor.py": "tells which settings file there is to look at",
     "dumps.py": "hands its own environment, without our settings, on to pg_dump",
 }
 

@@ -34,7 +34,7 @@ from recollect.dumps import (
 from recollect.settings import Settings
 from recollect.store import catalogue
 from recollect.store.migrate import migrate, migrations
-from recollect.store.pool import Db
+from recollect.store.pool import Db, connect
 
 _TELL_SECONDS = 2.0
 
@@ -132,7 +132,7 @@ def spoken(rows: Mapping[str, int]) -> str:
 async def settle(url: str) -> None:
     """Bring a database that was filled to this release's schema, and let the planner know it."""
     await migrate(url, say=_say)
-    async with await catalogue.connect(url) as db:
+    async with await connect(url) as db:
         await catalogue.analyze(db)
 
 

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -31,11 +30,11 @@ from recollect.models.assemble import BUILTIN, assemble
 from recollect.models.embed import Embedder, Purpose
 from recollect.models.lazy import LazyBuiltin
 from recollect.models.weights import MODEL, WeightsMissing, find_weights
-from recollect.settings import PREFIX, Settings
+from recollect.settings import USUAL_FILE, Settings, named_file
 from recollect.store import catalogue, identity, jobs
 from recollect.store.catalogue import Facts
 from recollect.store.migrate import migrations, pending
-from recollect.store.pool import Db
+from recollect.store.pool import Db, connect, is_pooled
 
 OK, WARN, FAIL = "ok", "warn", "FAIL"
 
@@ -80,8 +79,7 @@ def add(commands: Commands) -> None:
 async def run(settings: Settings, asked: argparse.Namespace) -> int:
     """Check everything, each part by itself, and report."""
     configure_logging("error", settings.log_format)  # what matters is in the report
-    file = asked.config or os.environ.get(PREFIX + "CONFIG") or "recollect.toml"
-    return _report(await examine(settings, Path(file)), asked)
+    return _report(await examine(settings, named_file(asked.config) or USUAL_FILE), asked)
 
 
 async def examine(settings: Settings, file: Path) -> list[Finding]:
@@ -278,7 +276,7 @@ async def _database(settings: Settings) -> list[Finding]:
         try:
             began = time.perf_counter()
             database = await stack.enter_async_context(open_database(settings))
-            db = await stack.enter_async_context(await catalogue.connect(database.url))
+            db = await stack.enter_async_context(await connect(database.url))
             took = (time.perf_counter() - began) * 1000
             facts = await catalogue.facts(db)
         except Exception as error:  # noqa: BLE001 - no database is a finding
@@ -288,6 +286,7 @@ async def _database(settings: Settings) -> list[Finding]:
         for check, name in (
             (_aside(_versions(facts)), "versions"),
             (_aside(_tools(settings, database, facts)), "backup"),
+            (_pooler(settings, db), "pooler"),
             (_aside(_clock(facts)), "clock"),
             (_aside(_role(facts)), "role"),
             (_migrations(database), "migrations"),
@@ -343,6 +342,17 @@ def _tools(settings: Settings, database: Database, facts: Facts) -> Iterator[Fin
         yield Finding("backup", OK, f"pg_dump {version}")
 
 
+async def _pooler(settings: Settings, db: Db) -> Findings:
+    if not await is_pooled(db):
+        return
+    if settings.pgbouncer:
+        todo = "name PostgreSQL itself in `DATABASE_URL` for `backup`, `restore` and `move`"
+        yield Finding("pooler", OK, f"stands between, as `pgbouncer` says; {todo}")
+    else:
+        todo = "RECOLLECT_PGBOUNCER=true in every process, unless each client keeps its session"
+        yield Finding("pooler", WARN, "stands between, and `pgbouncer` is not set", todo)
+
+
 def _clock(facts: Facts) -> Iterator[Finding]:
     skew = abs(time.time() - facts.clock_seconds)
     if skew > _MOST_SKEW_SECONDS:
@@ -374,7 +384,7 @@ def _role(facts: Facts) -> Iterator[Finding]:
 
 async def _migrations(database: Database) -> Findings:
     missing = await pending(database.url)
-    async with await catalogue.connect(database.url) as db:
+    async with await connect(database.url) as db:
         newest = 0 if len(missing) == len(migrations()) else await catalogue.newest_migration(db)
     if newest > max(each.number for each in migrations()):
         says = f"the database is at {newest}, newer than this Recollect"

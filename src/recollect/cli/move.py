@@ -17,7 +17,7 @@ from recollect.dumps import CannotCopy, dump, find_tools, load, make_ready, open
 from recollect.errors import Unavailable
 from recollect.settings import Settings
 from recollect.store import catalogue
-from recollect.store.pool import Db
+from recollect.store.pool import Db, connect
 
 _LINGER_SECONDS = 2.0  # a connection that was closed is still listed for a moment
 
@@ -81,7 +81,7 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
 
 
 async def _refuse_company(url: str) -> None:
-    async with await catalogue.connect(url) as db:
+    async with await connect(url) as db:
         end = monotonic() + _LINGER_SECONDS
         while others := await catalogue.other_connections(db):
             if monotonic() > end:
@@ -94,7 +94,7 @@ async def _refuse_company(url: str) -> None:
 
 async def _refuse_silence(target: str) -> None:
     try:
-        async with await catalogue.connect(target):
+        async with await connect(target):
             pass
     except Unavailable as error:
         said = str(error.__cause__).strip().split("\n", 1)[0]

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -13,7 +14,7 @@ from argon2 import PasswordHasher, Type
 
 from recollect.domain import Caller, KeyId, Right, UserId
 from recollect.engine.core import Clock, Engine
-from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated
+from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated, Unavailable
 from recollect.store import identity
 from recollect.store.identity import KeyRecord, Workspace
 from recollect.store.pool import Pool
@@ -25,6 +26,7 @@ ALL_RIGHTS = tuple(Right)
 # and this is the limit should that message be lost.
 _BELIEVED = timedelta(seconds=60)
 _MOST_BELIEVED = 10_000
+_WATCH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,18 @@ class KeyRing:
     def forget(self) -> None:
         """Believe nothing from before: some key was revoked."""
         self._believed.clear()
+
+    async def watch(self) -> None:
+        """Look for revocations, where no message tells of them; until cancelled."""
+        known = -1
+        while True:
+            with suppress(Unavailable):
+                async with self._pool.everywhere() as db:
+                    found = await identity.revocations(db)
+                if found != known:
+                    self.forget()
+                known = found
+            await asyncio.sleep(_WATCH_SECONDS)
 
     async def _look_up(self, digest: bytes, now: datetime) -> KeyRecord:
         async with self._pool.everywhere() as db:

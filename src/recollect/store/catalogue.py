@@ -6,26 +6,12 @@ For `backup`, `move` and `doctor`, which look at the house and not at one worksp
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
-from recollect.errors import Unavailable
 from recollect.store.pool import Db
 
 EXTENSIONS = ("vector", "pg_trgm")
-
-_CONNECT_SECONDS = 10
-
-
-async def connect(url: str) -> Db:
-    """A connection of its own, autocommitting; raise `Unavailable` when nothing answers."""
-    try:
-        return await psycopg.AsyncConnection.connect(
-            url, autocommit=True, connect_timeout=_CONNECT_SECONDS
-        )
-    except psycopg.OperationalError as error:
-        raise Unavailable("database") from error
 
 
 @dataclass(frozen=True, slots=True)

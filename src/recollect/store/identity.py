@@ -217,6 +217,15 @@ async def revoke(db: Db, wanted: str, now: datetime) -> list[UUID]:
     return [row[0] for row in rows]
 
 
+_REVOKED = "SELECT count(revoked_at) FROM api_key"
+
+
+async def revocations(db: Db) -> int:
+    """How many keys have been revoked so far."""
+    row = await (await db.execute(_REVOKED)).fetchone()
+    return row[0] if row else 0
+
+
 _TOUCH = """
     UPDATE api_key SET last_used_at = %(now)s
     WHERE id = %(id)s AND (last_used_at IS NULL OR last_used_at < %(stale)s)

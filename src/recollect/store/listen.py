@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 import psycopg
 from psycopg import sql
 
+from recollect.errors import Unavailable
+from recollect.store.pool import connect
+
 _LISTEN = sql.SQL("LISTEN {}")
 _RENEW_SECONDS = 1.0
 
@@ -18,12 +21,12 @@ async def listen(url: str, calls: Mapping[str, Callable[[], None]]) -> None:
     while True:
         try:
             await _listen_once(url, calls)
-        except psycopg.OperationalError:
+        except (Unavailable, psycopg.OperationalError):
             await asyncio.sleep(_RENEW_SECONDS)
 
 
 async def _listen_once(url: str, calls: Mapping[str, Callable[[], None]]) -> None:
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+    async with await connect(url) as db:
         for channel in calls:
             await db.execute(_LISTEN.format(sql.Identifier(channel)))
         for call in calls.values():

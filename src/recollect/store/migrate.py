@@ -2,22 +2,20 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import resources
 
-import psycopg
-from psycopg.rows import TupleRow
-
-from recollect.errors import Conflict, Unavailable
+from recollect.errors import Conflict
+from recollect.store.pool import Db, connect
 
 # Any number will do as long as no other program on the same database uses it.
 _LOCK = 7_245_018_846_213
 _WAIT_SECONDS = 300
 _POLL_SECONDS = 0.1
 
-_TRY_LOCK = "SELECT pg_try_advisory_lock(%(lock)s)"
-_UNLOCK = "SELECT pg_advisory_unlock(%(lock)s)"
+_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%(lock)s)"
 _CREATE_LEDGER = """
     CREATE TABLE IF NOT EXISTS migration (
         number integer PRIMARY KEY,
@@ -29,8 +27,6 @@ _CREATE_LEDGER = """
 _APPLIED = "SELECT number, name, digest FROM migration ORDER BY number"
 _HAS_LEDGER = "SELECT to_regclass('migration') IS NOT NULL"
 _RECORD = "INSERT INTO migration (number, name, digest) VALUES (%(number)s, %(name)s, %(digest)s)"
-
-Db = psycopg.AsyncConnection[TupleRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +42,6 @@ class Migration:
         """What shows that a file was edited after it had been applied."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    @property
-    def needs_no_transaction(self) -> bool:
-        """CREATE INDEX CONCURRENTLY and its like cannot run inside one."""
-        return self.name.endswith(".alone")
-
 
 def migrations() -> list[Migration]:
     """All migrations this release knows, in order."""
@@ -65,48 +56,33 @@ def migrations() -> list[Migration]:
 
 async def migrate(url: str, say: Callable[[str], None] = lambda _: None) -> int:
     """Bring the database to this release's schema; return how many migrations were applied."""
-    async with await _connect(url) as db:
-        if not await _missing(db):
-            # The usual start takes no lock, which behind PgBouncer could be left on a connection.
-            return 0
-        await _lock(db)
-        try:
-            return await _apply_missing(db, say)
-        finally:
-            await db.execute(_UNLOCK, {"lock": _LOCK})
+    applied = 0
+    async with await connect(url) as db:
+        for each in await _missing(db):
+            applied += await _apply(db, each, say)
+    return applied
 
 
 async def pending(url: str) -> list[str]:
     """The names of migrations this database still lacks."""
-    async with await _connect(url) as db:
+    async with await connect(url) as db:
         known = {migration.number for migration in await _applied(db)}
         return [each.name for each in migrations() if each.number not in known]
 
 
-async def _connect(url: str) -> Db:
-    try:
-        return await psycopg.AsyncConnection.connect(url, autocommit=True, connect_timeout=10)
-    except psycopg.OperationalError as error:
-        raise Unavailable("database") from error
-
-
-async def _lock(db: Db) -> None:
-    # Polled: waiting inside pg_advisory_lock deadlocks with another's CREATE INDEX CONCURRENTLY.
+@asynccontextmanager
+async def _alone(db: Db) -> AsyncGenerator[None]:
+    """A transaction beside which no other process migrates this database."""
+    # The lock ends with the transaction: one of the session would be left behind in PgBouncer.
+    # Polled: waiting for it deadlocks with another's CREATE INDEX CONCURRENTLY.
     for _ in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
-        row = await (await db.execute(_TRY_LOCK, {"lock": _LOCK})).fetchone()
-        if row and row[0]:
-            return
+        async with db.transaction():
+            row = await (await db.execute(_TRY_LOCK, {"lock": _LOCK})).fetchone()
+            if row and row[0]:
+                yield
+                return
         await asyncio.sleep(_POLL_SECONDS)
     raise Conflict("Another process has been migrating this database for five minutes.")
-
-
-async def _apply_missing(db: Db, say: Callable[[str], None]) -> int:
-    await db.execute(_CREATE_LEDGER)
-    missing = await _missing(db)
-    for each in missing:
-        say(f"applying {each.name}")
-        await _apply(db, each)
-    return len(missing)
 
 
 async def _missing(db: Db) -> list[Migration]:
@@ -145,17 +121,16 @@ def _is_applied(migration: Migration, applied: dict[int, _Applied]) -> bool:
     return earlier is not None
 
 
-async def _apply(db: Db, migration: Migration) -> None:
-    record = {
-        "number": migration.number,
-        "name": migration.name,
-        "digest": migration.digest,
-    }
-    if migration.needs_no_transaction:
-        await db.execute(migration.text.encode())
-        await db.execute(_RECORD, record)
-        return
-    async with db.transaction():
+async def _apply(db: Db, migration: Migration, say: Callable[[str], None]) -> bool:
+    async with _alone(db):
+        if migration not in await _missing(db):
+            return False  # another process has just done it
+        say(f"applying {migration.name}")
+        await db.execute(_CREATE_LEDGER)
         await db.execute("SET LOCAL recollect.reach = 'everywhere'")
         await db.execute(migration.text.encode())
-        await db.execute(_RECORD, record)
+        await db.execute(
+            _RECORD,
+            {"number": migration.number, "name": migration.name, "digest": migration.digest},
+        )
+    return True

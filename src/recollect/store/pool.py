@@ -17,6 +17,9 @@ from recollect.errors import Unavailable
 
 Db = psycopg.AsyncConnection[TupleRow]
 
+# How long a connection outside the pool may take to come about.
+_CONNECT_SECONDS = 10
+
 # How long a request waits for a free connection before it is told that we are overloaded.
 CHECKOUT_SECONDS = 10.0
 
@@ -108,6 +111,29 @@ class Pool:
             else:
                 return connection
         raise Unavailable("database")
+
+
+async def connect(url: str) -> Db:
+    """A connection outside the pool, autocommitting; raise `Unavailable` when nothing answers."""
+    try:
+        return await psycopg.AsyncConnection.connect(
+            # Never prepared: PgBouncer may hand the next transaction another server connection.
+            url,
+            autocommit=True,
+            connect_timeout=_CONNECT_SECONDS,
+            prepare_threshold=None,
+        )
+    except psycopg.OperationalError as error:
+        raise Unavailable("database") from error
+
+
+_BACKEND = "SELECT pg_backend_pid()"
+
+
+async def is_pooled(db: Db) -> bool:
+    """Whether a pooler stands between: it gives its clients a process number of its own making."""
+    row = await (await db.execute(_BACKEND)).fetchone()
+    return row is None or row[0] != db.info.backend_pid
 
 
 @asynccontextmanager

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import psycopg
 from psycopg import sql
 
 from recollect.domain import WorkspaceId
-from recollect.store.pool import Db
+from recollect.store.pool import Db, connect, is_pooled
 
 # Up to here an index can hold the vectors; beyond, the exact scan serves.
 MOST_DIMENSIONS = 4_000
@@ -81,15 +80,16 @@ _BUILD = sql.SQL(
     "USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops) "
     "WHERE workspace_id = {workspace_id} AND generation = {generation}"
 )
-# own connection: nobody else uses it, so that what is set may last.
+# own connection: nobody else uses it, so that what is set may last. Behind a pooler others would.
 _ROOM = "SET maintenance_work_mem = '512MB'; SET max_parallel_maintenance_workers = 2"
 
 
 async def build(url: str, wanted: Wanted, table: str) -> None:
     """Build the index; takes about a minute for 100,000 vectors."""
     name = sql.Identifier(_name(wanted.workspace_id, wanted.generation))
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
-        await db.execute(_ROOM)
+    async with await connect(url) as db:
+        if not await is_pooled(db):
+            await db.execute(_ROOM)
         await db.execute(_DROP.format(name=name))
         await db.execute(
             _BUILD.format(
@@ -118,7 +118,7 @@ async def forget_retired(db: Db, workspace_id: WorkspaceId) -> list[str]:
 
 async def drop(url: str, name: str) -> None:
     """Drop an index beside the traffic."""
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+    async with await connect(url) as db:
         await db.execute(_DROP.format(name=sql.Identifier(name)))
 
 
