@@ -8,7 +8,7 @@ RUN := $(UV) run --frozen --no-sync
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve work test quick lint types format conformance bench clean
+.PHONY: help setup serve work test quick pgbouncer-test lint types format conformance bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,10 @@ test: $(READY) lint types ## run every check and every test
 
 quick: $(READY) ## run the tests once, without the slow ones
 	$(RUN) pytest -n 2 -m 'not slow' -x -q $(ARGS)
+
+pgbouncer-test: $(READY) ## run what matters behind PgBouncer, which you have to install
+	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || { echo "Install pgbouncer first (apt install pgbouncer, brew install pgbouncer)."; exit 1; }
+	HOUSE_BEHIND_PGBOUNCER=1 $(RUN) pytest -n 2 --dist worksteal tests/doors tests/engine tests/store tests/work tests/pgbouncer/with_pgbouncer.py $(ARGS)
 
 lint: $(READY) ## style, bans and the direction of imports
 	$(RUN) ruff format --check .

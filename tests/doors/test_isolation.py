@@ -20,10 +20,9 @@ from recollect.engine.core import Engine
 from recollect.engine.keys import create_key, revoke_key
 from recollect.models.registry import Embedders
 from recollect.server import Server
-from recollect.store.pool import Pool
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
-from tests.support.house import Visitor, key_for, neighbour, new_caller, serve, visit
+from tests.support.house import Visitor, key_for, neighbour, new_caller, open_pool, serve, visit
 from tests.support.routes import (
     Route,
     door_named,
@@ -475,9 +474,7 @@ async def test_S23_admin_is_no_right_to_data(
 async def test_S45_many_callers_over_two_connections_see_their_own_rows(
     database_url: str, embedder: StubEmbedder, clock: Clock
 ) -> None:
-    pool = Pool(database_url, size=2)
-    await pool.open()
-    try:
+    async with open_pool(database_url, size=2) as pool:
         engine = Engine(pool=pool, embedders=Embedders(embedder), now=clock)
         server = serve(engine)
         keys = [await key_for(engine, (await new_caller(engine)).workspace_id) for _ in range(4)]
@@ -502,8 +499,6 @@ async def test_S45_many_callers_over_two_connections_see_their_own_rows(
                 for start in range(len(keys), 1_000, 50)
                 for seen in await asyncio.gather(*map(one, range(start, min(start + 50, 1_000))))
             ]
-    finally:
-        await pool.close()
 
     assert all(seen == {text} for text, seen in first + rest)
     assert len(first + rest) == 1_000

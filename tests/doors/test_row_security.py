@@ -10,8 +10,8 @@ from psycopg.errors import InsufficientPrivilege
 
 from recollect.domain import Caller, WorkspaceId
 from recollect.engine.core import Engine
-from recollect.store.pool import Db, Pool
-from tests.support.house import Visitor, key_for, new_caller, serve, visit
+from recollect.store.pool import Db
+from tests.support.house import Visitor, key_for, new_caller, open_pool, serve, visit
 from tests.support.statebase import open_session, remember
 
 pytestmark = pytest.mark.anyio
@@ -183,9 +183,7 @@ async def test_S43_a_row_for_another_workspace_is_refused(
 async def test_S44_without_a_workspace_there_are_no_rows_and_no_error(
     engine: Engine, database_url: str, ours: WorkspaceId
 ) -> None:
-    pool = Pool(database_url, size=1)
-    await pool.open()
-    try:
+    async with open_pool(database_url, size=1) as pool:
         for state in ("fresh", "used by a workspace", "used by everybody"):
             connection = await pool._pool.getconn()
             try:
@@ -200,8 +198,6 @@ async def test_S44_without_a_workspace_there_are_no_rows_and_no_error(
             else:
                 async with pool.everywhere() as db:
                     assert await count(db, "SELECT count(*) FROM {table}", "memory") >= 1
-    finally:
-        await pool.close()
 
 
 async def test_S44_without_a_workspace_nothing_can_be_written(

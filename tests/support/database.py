@@ -16,9 +16,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 from recollect.embedded import Attached, attach
 from recollect.store.migrate import migrate
+from tests.support.pgbouncer import PgBouncer, is_wanted
 
 HOME = "HOUSE_UNDER_TEST"
 _TEMPLATE = "house_template"
+# Server connections behind PgBouncer: fewer than a house has, so that its transactions share them.
+_SHARED = 4
 
 
 def make_home() -> Path:
@@ -50,6 +53,7 @@ class TestDatabases:
         with (home / "template.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._make_template()
+        self._bouncer = PgBouncer(self._attached.url, size=_SHARED) if is_wanted() else None
 
     def clone(self) -> str:
         """The URL of a new migrated database."""
@@ -60,19 +64,31 @@ class TestDatabases:
                     sql.Identifier(name), sql.Identifier(_TEMPLATE)
                 )
             )
-        return self._url(name)
+        return self.url(name)
 
     def empty(self) -> str:
         """The URL of a new database without a schema."""
         name = f"test_{uuid4().hex[:12]}"
         self._create(name)
-        return self._url(name)
+        return self.url(name)
+
+    def url(self, name: str) -> str:
+        """The URL of a database, as the houses of this run reach it."""
+        return self._bouncer.url(name) if self._bouncer else self.direct_url(name)
+
+    def direct_url(self, name: str) -> str:
+        """The URL of a database in PostgreSQL itself."""
+        parts = conninfo_to_dict(self._attached.url)
+        socket = quote(str(parts["host"]), safe="")
+        return f"postgresql://{parts['user']}@/{name}?host={socket}"
 
     @property
     def admin_url(self) -> str:
         return self._attached.admin_url
 
     def close(self) -> None:
+        if self._bouncer:
+            self._bouncer.close()
         self._attached.detach()
 
     def _make_template(self) -> None:
@@ -83,7 +99,7 @@ class TestDatabases:
         if found:
             return
         self._create(_TEMPLATE)
-        asyncio.run(_migrate(self._url(_TEMPLATE)))
+        asyncio.run(_migrate(self.direct_url(_TEMPLATE)))
 
     def _create(self, name: str) -> None:
         with psycopg.connect(self._attached.admin_url, autocommit=True) as db:
@@ -91,11 +107,6 @@ class TestDatabases:
         with psycopg.connect(self._attached.admin_url, dbname=name, autocommit=True) as db:
             db.execute("CREATE EXTENSION vector")
             db.execute("CREATE EXTENSION pg_trgm")
-
-    def _url(self, name: str) -> str:
-        parts = conninfo_to_dict(self._attached.url)
-        socket = quote(str(parts["host"]), safe="")
-        return f"postgresql://{parts['user']}@/{name}?host={socket}"
 
 
 async def _migrate(url: str) -> None:

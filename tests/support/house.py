@@ -18,6 +18,7 @@ from recollect.server import Server
 from recollect.settings import Settings
 from recollect.store import identity
 from recollect.store.pool import Pool
+from tests.support.pgbouncer import is_wanted
 
 
 @asynccontextmanager
@@ -25,10 +26,17 @@ async def open_house(
     url: str, embedders: Embedders, now: AnyClock, **options: Any
 ) -> AsyncGenerator[Engine]:
     """An engine on this database."""
-    pool = Pool(url, size=8)
+    async with open_pool(url, size=8) as pool:
+        yield Engine(pool=pool, embedders=embedders, now=now, **options)
+
+
+@asynccontextmanager
+async def open_pool(url: str, *, size: int) -> AsyncGenerator[Pool]:
+    """Connections to this database, as the run reaches it."""
+    pool = Pool(url, size=size, behind_pgbouncer=is_wanted())
     await pool.open()
     try:
-        yield Engine(pool=pool, embedders=embedders, now=now, **options)
+        yield pool
     finally:
         await pool.close()
 

@@ -346,8 +346,7 @@ async def _pooler(settings: Settings, db: Db) -> Findings:
     if not await is_pooled(db):
         return
     if settings.pgbouncer:
-        todo = "name PostgreSQL itself in `DATABASE_URL` for `backup`, `restore` and `move`"
-        yield Finding("pooler", OK, f"stands between, as `pgbouncer` says; {todo}")
+        yield Finding("pooler", OK, "stands between; no statement is prepared")
     else:
         todo = "RECOLLECT_PGBOUNCER=true in every process, unless each client keeps its session"
         yield Finding("pooler", WARN, "stands between, and `pgbouncer` is not set", todo)
