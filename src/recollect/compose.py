@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from recollect.embedded import attach, default_data_dir
+import structlog
+
+from recollect.embedded import Attached, CannotStart, attach, default_data_dir
 from recollect.engine.core import Engine
 from recollect.errors import Unavailable
 from recollect.models.assemble import assemble, assemble_chats
@@ -15,6 +18,12 @@ from recollect.models.embed import Purpose
 from recollect.models.lazy import LazyBuiltin
 from recollect.settings import Settings
 from recollect.store.pool import Pool
+
+_WATCH_SECONDS = 1.0
+# A server that cannot start is not tried at every turn: each try tells its log why.
+_DOWN_SECONDS = 4.0
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +49,26 @@ async def open_database(settings: Settings, *, exclusive: bool = False) -> Async
     attached = await asyncio.to_thread(
         attach, data_dir(settings), binaries=settings.postgres_bin, exclusive=exclusive
     )
+    watching = asyncio.create_task(_watch(attached))
     try:
         yield Database(attached.url, attached.admin_url, attached.bin_dir)
     finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
         await asyncio.to_thread(attached.detach)
+
+
+async def _watch(attached: Attached) -> None:
+    """Start PostgreSQL again when it has ended under our hands, as it does on a full disk."""
+    while True:
+        await asyncio.sleep(_WATCH_SECONDS)
+        try:
+            if await asyncio.to_thread(attached.revive):
+                _log.warning("postgres.restarted")
+        except CannotStart:
+            free = shutil.disk_usage(attached.data_dir).free // 1_000_000
+            _log.error("postgres.cannot_start", log=str(attached.log), free_megabytes=free)
+            await asyncio.sleep(_DOWN_SECONDS)
 
 
 @asynccontextmanager

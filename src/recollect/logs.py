@@ -1,11 +1,13 @@
 """Structured logs: an event and fields, never a text that somebody told us."""
 
+import io
 import logging
 import logging.config
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -21,6 +23,19 @@ _LIBRARIES = {
     "handlers": {"nowhere": {"class": "logging.NullHandler"}},
     "loggers": {"mcp": {"handlers": ["nowhere"], "propagate": False}},
 }
+
+
+class _Forgiving(io.TextIOBase):
+    """Standard error; a line that it will not take, as on a full disk, is lost and stops nobody."""
+
+    def write(self, text: str, /) -> int:
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 def configure_logging(level: str, style: str) -> None:
@@ -42,7 +57,7 @@ def configure_logging(level: str, style: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Forgiving())),
         cache_logger_on_first_use=False,
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from cli_forked import run_forked
 
+from recollect.cli.arguments import SUMMARIES
 from recollect.store import catalogue
 from recollect.store.pool import connect
 from tests.support.running import Running
@@ -63,7 +64,7 @@ def recollect(*arguments: object, cwd: Path = Path("/"), **more: str) -> Ran:
 
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["recollect.cli"])
+_FORKS.set_forkserver_preload([f"recollect.cli.{name}" for name in SUMMARIES])
 
 
 def interrupt_once(holds: Callable[[], bool], *arguments: object, by: signal.Signals) -> Ran:

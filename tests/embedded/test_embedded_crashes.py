@@ -11,6 +11,7 @@ from embedded_support import (
     User,
     as_root,
     ask,
+    copy,
     keepers,
     on_linux,
     processes,
@@ -19,6 +20,7 @@ from embedded_support import (
 )
 
 from recollect.embedded import CannotStart, attach
+from tests.support.disk import fill, small_disk
 
 Start = Callable[..., User]
 
@@ -66,6 +68,20 @@ def test_a_query_that_outlives_its_server_does_not_keep_the_next_one_down(
     after = holding.enter_context(attach(data_dir))
 
     assert ask(after.url, "SELECT 1") == [(1,)]
+
+
+def test_a_server_that_died_is_started_again_for_those_who_stay(
+    data_dir: Path, holding: ExitStack
+) -> None:
+    held = holding.enter_context(attach(data_dir))
+    ask(held.url, WRITE)
+    assert not held.revive()
+    os.kill(server_pid(data_dir), signal.SIGKILL)
+
+    wait_until(held.revive)
+
+    assert ask(held.url, COUNT) == [(1000,)]
+    assert len(keepers(data_dir)) == 1
 
 
 def test_a_server_that_is_busy_recovering_is_waited_for(data_dir: Path, holding: ExitStack) -> None:
@@ -166,21 +182,11 @@ def test_a_long_log_is_put_aside(data_dir: Path, holding: ExitStack) -> None:
 def test_a_full_disk_is_named_and_nothing_is_lost(
     base: Path, template: Path, holding: ExitStack
 ) -> None:
-    disk = base / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=150m,mode=711", "none", disk], check=False
-    )
-    if mounted.returncode:
-        pytest.skip("may not mount here")
-    holding.callback(subprocess.run, ["umount", "-l", disk], check=True)
-    subprocess.run(["cp", "-a", template, disk / "data"], check=True)
+    disk = holding.enter_context(small_disk(base, megabytes=150))
+    copy(template, disk / "data")
     with attach(disk / "data") as held:
         ask(held.url, WRITE)
-    filler = disk / "filler"
-    subprocess.run(
-        ["dd", "if=/dev/zero", f"of={filler}", "bs=64k"], check=False, capture_output=True
-    )
+    filler = fill(disk)
 
     with pytest.raises(CannotStart, match="disk is full"):
         attach(disk / "data")

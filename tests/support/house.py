@@ -99,7 +99,7 @@ def visit(server: Server, **headers: str) -> httpx2.AsyncClient:
 
 def serve(engine: Engine, **settings: Any) -> Server:
     """The composed application, with no rate limit unless asked for."""
-    quiet: dict[str, Any] = {"rate_per_minute": 0, "workers": 0}
+    quiet: dict[str, Any] = {"rate_per_minute": 0, "workers": 0, "pgbouncer": is_wanted()}
     return Server(Settings(**(quiet | settings)), engine)
 
 

@@ -1,18 +1,18 @@
-"""The `recollect` command: each subcommand is a module with `add` (its arguments) and `run`."""
+"""The `recollect` command: each subcommand is the module of its name, with `add` and `run`."""
 
 import argparse
 import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from importlib import import_module
 
 import psycopg
 import uvloop
 
 from recollect import __version__
-from recollect.cli import backup, doctor, jobs, keys, mcp, migrate, move, reembed, serve, work
-from recollect.cli.arguments import add_command
+from recollect.cli.arguments import SUMMARIES
 from recollect.cli.urls import check_url, shown
 from recollect.errors import Failure
 from recollect.logs import configure_logging
@@ -29,18 +29,17 @@ Settings come from the environment (RECOLLECT_*, DATABASE_URL) and from recollec
 current directory. Every command but `move` and `restore` works beside a running server.
 """
 
-_COMMANDS = (serve, work, mcp, doctor, keys, backup, move, migrate, jobs, reembed)
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with 0, 1 for a failure, 2 for wrong usage."""
-    asked = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    asked = _parser(words).parse_args(words)
     settings: Settings | None = None
     try:
         settings = _read_settings(asked)
         configure_logging(settings.log_level, settings.log_format)
-        # A transaction that Ctrl-C cuts off is rolled back by the pool, which would tell us so.
-        logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+        # The driver tells of every transaction that Ctrl-C or an error cuts off. So do we.
+        logging.getLogger("psycopg").setLevel(logging.ERROR)
         signal.signal(signal.SIGTERM, _leave)
         code = uvloop.run(asked.run(settings, asked))
         sys.stdout.flush()
@@ -92,7 +91,8 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(wanted: Collection[str] = SUMMARIES) -> argparse.ArgumentParser:
+    """What can be asked for; a command that is not wanted is listed and not loaded."""
     parser = argparse.ArgumentParser(
         prog="recollect",
         description=_ABOUT,
@@ -101,24 +101,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"recollect {__version__}")
     parser.set_defaults(config=None, without_settings=None)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in _COMMANDS:
-        module.add(commands)
-    version = add_command(
-        commands,
-        "version",
-        summary="print the version",
-        about="Print the version and nothing else.",
-        example="recollect version",
-    )
-    version.set_defaults(run=_version)
+    for name, summary in SUMMARIES.items():
+        if name in wanted:
+            import_module(f"recollect.cli.{name}").add(commands)
+        else:
+            commands.add_parser(name, help=summary)
     return parser
 
 
 def _overrides(asked: argparse.Namespace) -> dict[str, object]:
     given = {name: getattr(asked, name, None) for name in ("data_dir", "host", "port")}
     return {name: value for name, value in given.items() if value is not None}
-
-
-async def _version(_: Settings, __: argparse.Namespace) -> int:
-    print(__version__)
-    return 0

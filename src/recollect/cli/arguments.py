@@ -12,16 +12,33 @@ if TYPE_CHECKING:
 else:
     Commands = object
 
+# One line for each command. They stand here so that their list needs none of them loaded: what a
+# server needs takes a second to import.
+SUMMARIES = {
+    "serve": "start the server, its database and its workers",
+    "work": "run workers without a server",
+    "mcp": "speak MCP on standard input and output",
+    "doctor": "check the installation and say what to do",
+    "key": "create, list and revoke API keys",
+    "backup": "write everything into one file",
+    "restore": "fill an empty house from a backup",
+    "move": "move everything to an external PostgreSQL",
+    "migrate": "bring the database to this release's schema",
+    "jobs": "show background jobs and retry buried ones",
+    "reembed": "move every memory to the configured embedding model",
+    "version": "print the version",
+}
+
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def add_command(
-    commands: Commands, name: str, *, summary: str, about: str, example: str
+    commands: Commands, name: str, *, about: str, example: str, summary: str | None = None
 ) -> argparse.ArgumentParser:
     """A subcommand whose help says what it is for and shows it in use."""
     parser = commands.add_parser(
         name,
-        help=summary,
+        help=summary or SUMMARIES[name],
         description=about,
         epilog="example:\n" + "\n".join(f"  {line}" for line in example.splitlines()),
         formatter_class=_Help,

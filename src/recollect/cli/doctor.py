@@ -65,7 +65,6 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "doctor",
-        summary="check the installation and say what to do",
         about="Check settings, database, embedder, vectors, jobs, disk, clock and permissions; one "
         "line each, with what to do about it. Works beside a running server and changes nothing. "
         "Ends with 1 if anything FAILs.",

@@ -19,7 +19,6 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "jobs",
-        summary="show background jobs and retry buried ones",
         about="Show background jobs and let buried ones, which failed too often, try again.",
         example="recollect jobs list --status buried\nrecollect jobs retry",
     )

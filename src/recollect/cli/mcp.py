@@ -24,7 +24,6 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "mcp",
-        summary="speak MCP on standard input and output",
         about="Offer the memory tools to the MCP client that starts this command. The key comes "
         "from RECOLLECT_KEY. Without one, and without DATABASE_URL, it acts as the operator in the "
         "default workspace of the embedded database. It works beside a running server.",

@@ -13,7 +13,6 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "migrate",
-        summary="bring the database to this release's schema",
         about="Apply the migrations the database lacks. `serve` and `work` do this "
         "themselves; several at once wait for one another.",
         example="recollect migrate",

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Mapping
 from functools import partial
 from time import monotonic
@@ -10,7 +9,7 @@ from time import monotonic
 from psycopg.conninfo import conninfo_to_dict
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.cli.backup import refuse_absent, settle, spoken, tables_of
+from recollect.cli.backup import refuse_absent, say, settle, spoken, tables_of
 from recollect.cli.urls import database_url, shown
 from recollect.compose import data_dir, open_database
 from recollect.dumps import CannotCopy, dump, find_tools, load, make_ready, open_snapshot
@@ -27,7 +26,6 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "move",
-        summary="move everything to an external PostgreSQL",
         about="Copy everything to an empty database of an external PostgreSQL (17 or newer, with "
         "pgvector 0.8 or newer), compare every table's content, and say what to set next. Servers "
         "and workers must be stopped, so that nothing said meanwhile is lost. What is here stays "
@@ -55,7 +53,7 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
             tools = find_tools(source.bin_dir, settings.postgres_bin, snapshot)
             names = await tables_of(snapshot)
             rows = await catalogue.count_rows(snapshot.db, names)
-            _say(f"moving {spoken(rows)}")
+            say(f"moving {spoken(rows)}")
             contents = await catalogue.contents(snapshot.db, names)
             vector_schema = snapshot.facts.vector_schema or snapshot.schema
             await load(
@@ -112,7 +110,7 @@ async def _make_room(db: Db, *, names: list[str], schema: str, vector_schema: st
 
 
 async def _compare(db: Db, *, contents: Mapping[str, str]) -> None:
-    _say("comparing every table")
+    say("comparing every table")
     found = await catalogue.contents(db, list(contents))
     wrong = [name for name, content in contents.items() if found[name] != content]
     if wrong:
@@ -122,7 +120,3 @@ async def _compare(db: Db, *, contents: Mapping[str, str]) -> None:
 def _place(url: str) -> tuple[object, ...]:
     parts = conninfo_to_dict(url)
     return tuple(str(parts.get(name) or "") for name in ("host", "port", "dbname"))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -22,7 +22,6 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "reembed",
-        summary="move every memory to the configured embedding model",
         about="Start a new generation of vectors where the configured model is another "
         "than the one in use, fill it, and switch when it is complete. Recall goes on answering "
         "from the old one until then. Safe to stop and to run again.",

@@ -25,7 +25,6 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "serve",
-        summary="start the server, its database and its workers",
         about="Serve on 127.0.0.1:8484 with an embedded PostgreSQL, the built-in embedder "
         "and workers in this process. With DATABASE_URL set, that PostgreSQL is used instead and "
         "any number of servers may run beside each other. The first run prints a sign-in and a "

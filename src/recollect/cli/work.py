@@ -18,7 +18,6 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "work",
-        summary="run workers without a server",
         about="Run background jobs until stopped. Several may run at once; no job is done "
         "twice. With --once, do what is due and end.",
         example="recollect work --slots 8\nrecollect work --once",

@@ -7,8 +7,8 @@ has let go or died, and stops the server. Nobody counts, so a kill -9 cannot mak
 import fcntl
 import os
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -42,10 +42,12 @@ class Attached:
         self, home: Home, bin_dir: Path, socket: Path, *, users: int, serve: int | None
     ) -> None:
         self.data_dir = home.path
+        self.log = home.log
         self.bin_dir = bin_dir
         self.url = _url(socket, role="recollect", database="recollect")
         self.admin_url = _url(socket, role="postgres", database="recollect")
         self._home = home
+        self._socket = socket
         self._users: int | None = users
         self._serve = serve
 
@@ -59,6 +61,14 @@ class Attached:
         trace: TracebackType | None,
     ) -> None:
         self.detach()
+
+    def revive(self) -> bool:
+        """Start the server again if it has ended; False when it had not. Raise `CannotStart`."""
+        if is_alive(self._home, self._socket):
+            return False
+        with _explained(self._home), _starting(self._home):
+            _connect(self._home, self.bin_dir, self._socket).close()
+        return True
 
     def detach(self) -> None:
         """Let go; as the last one, return when the server has stopped. Again: no effect."""
@@ -78,8 +88,15 @@ def attach(data_dir: Path, *, binaries: Path | None = None, exclusive: bool = Fa
     `exclusive` is for `recollect serve`, of which a directory has one. Raise `CannotStart`.
     """
     home = open_home(data_dir)
-    try:
+    with _explained(home):
         return _attach(home, binaries, exclusive=exclusive)
+
+
+@contextmanager
+def _explained(home: Home) -> Generator[None]:
+    """Whatever goes wrong, say where."""
+    try:
+        yield
     except OSError as error:
         raise CannotStart(f"`{error.filename or home.path}`: {error.strerror}.") from error
     except psycopg.Error as error:
@@ -88,20 +105,26 @@ def attach(data_dir: Path, *, binaries: Path | None = None, exclusive: bool = Fa
         ) from error
 
 
+@contextmanager
+def _starting(home: Home) -> Generator[None]:
+    """Be the only one who starts the server."""
+    with locked(home.start_lock, _START) as is_ours:
+        if not is_ours:
+            raise CannotStart(f"Another process has been starting `{home.path}` for minutes.")
+        yield
+
+
 def _attach(home: Home, binaries: Path | None, *, exclusive: bool) -> Attached:
     with ExitStack() as undo:
         serve = _claim(home) if exclusive else None
         if serve is not None:
             undo.callback(unlock, serve)
-        with locked(home.start_lock, _START) as is_ours:
-            if not is_ours:
-                raise CannotStart(f"Another process has been starting `{home.path}` for minutes.")
+        with _starting(home):
             users = _join(home)
             undo.callback(unlock, users)
             bin_dir = readable_binaries(find_binaries(binaries), home)
             socket = socket_directory(home)
             with _connect(home, bin_dir, socket) as server:
-                _see_to_keeper(home)
                 bootstrap(server, _url(socket, role="postgres", database="recollect"))
         undo.pop_all()
         return Attached(home, bin_dir, socket, users=users, serve=serve)
@@ -133,7 +156,9 @@ def _join(home: Home) -> int:
 def _connect(home: Home, bin_dir: Path, socket: Path) -> psycopg.Connection:
     # The socket is asked, not the pid file: only an answer means that a server is there.
     url = _url(socket, role="postgres", database="postgres")
-    return _ask(url) or _start(home, bin_dir, socket, url)
+    server = _ask(url) or _start(home, bin_dir, socket, url)
+    _see_to_keeper(home)
+    return server
 
 
 def _see_to_keeper(home: Home) -> None:

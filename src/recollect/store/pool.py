@@ -23,6 +23,10 @@ _CONNECT_SECONDS = 10
 # How long a request waits for a free connection before it is told that we are overloaded.
 CHECKOUT_SECONDS = 10.0
 
+# How long the pool tries by itself, pausing ever longer, to replace a connection that broke. After
+# that the next request tries at once, so that a database which was away for long is soon found.
+_RECONNECT_SECONDS = 5.0
+
 _BEGIN = sql.SQL("BEGIN; SET LOCAL recollect.workspace = {}")
 _BEGIN_READING = sql.SQL("BEGIN READ ONLY; SET LOCAL recollect.workspace = {}")
 _BEGIN_EVERYWHERE = sql.SQL("BEGIN; SET LOCAL recollect.reach = 'everywhere'")
@@ -38,6 +42,7 @@ class Pool:
             min_size=min(2, size),
             max_size=size,
             timeout=CHECKOUT_SECONDS,
+            reconnect_timeout=_RECONNECT_SECONDS,
             open=False,
             configure=_configure,
             kwargs={

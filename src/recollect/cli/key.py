@@ -18,7 +18,6 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "key",
-        summary="create, list and revoke API keys",
         about="Create, list and revoke API keys. What changes here holds at once in every server.",
         example="recollect key create --name laptop\nrecollect key list\n"
         "recollect key revoke laptop",
