@@ -6,6 +6,7 @@ import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -18,6 +19,9 @@ from recollect.models.embed import Purpose
 from recollect.models.lazy import LazyBuiltin
 from recollect.settings import Settings
 from recollect.store.pool import Pool
+
+# The built-in model loads in a second. One that takes longer goes on loading while we serve.
+_WARM = timedelta(seconds=5)
 
 _WATCH_SECONDS = 1.0
 # A server that cannot start is not tried at every turn: each try tells its log why.
@@ -95,4 +99,4 @@ async def warm(engine: Engine) -> None:
     """Load the model now and not in somebody's first request; without one, words still work."""
     embedder = engine.embedders.configured(None)
     with contextlib.suppress(Unavailable):
-        await embedder.embed(["Good morning."], Purpose.QUERY, deadline=engine.embedding_deadline)
+        await embedder.embed(["Good morning."], Purpose.QUERY, deadline=_WARM)

@@ -81,6 +81,8 @@ class Once:
     key_id: KeyId
     route: str
     token: str
+    # Until then nobody takes the request for dead; no two that are taken up have the same.
+    held_until: datetime
 
 
 # No workspace is active: nothing there can be seen, and nothing can be put there.

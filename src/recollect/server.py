@@ -59,14 +59,15 @@ class Server:
     async def running(self) -> AsyncGenerator[None]:
         """The worker, the listener and MCP, for as long as the block lasts."""
         is_open = asyncio.Event()
-        tasks = [
-            asyncio.create_task(self._listen()),
-            asyncio.create_task(self._mcp.run(is_open)),
-        ]
+        speaking = asyncio.create_task(self._mcp.run(is_open))
+        speaking.add_done_callback(lambda _: is_open.set())  # nor shall we wait for one that failed
+        tasks = [asyncio.create_task(self._listen()), speaking]
         if self._settings.workers:
             tasks.append(asyncio.create_task(self.worker.run()))
         try:
             await is_open.wait()
+            if speaking.done():
+                speaking.result()
             yield
         finally:
             self.health.is_leaving = True

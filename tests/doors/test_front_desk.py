@@ -122,6 +122,16 @@ async def test_a_revoked_key_is_refused_by_every_process_at_once(
                 assert complaint(answer) == REFUSED
 
 
+async def test_a_server_that_cannot_open_a_door_says_so_instead_of_waiting(engine: Engine) -> None:
+    server = serve(engine)
+    async with server.running():
+        pass
+
+    with pytest.raises(RuntimeError):
+        async with asyncio.timeout(10), server.running():
+            pass
+
+
 async def test_a_revocation_nobody_heard_of_holds_after_a_minute(
     visitor: Visitor, engine: Engine, clock: Clock
 ) -> None:

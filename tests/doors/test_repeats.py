@@ -284,6 +284,28 @@ class TestWhileTheFirstIsUnderWay:
         assert again.status_code == 201
         assert dead.done()
 
+    async def test_N05_one_that_was_only_slow_is_undone_when_a_repeat_took_its_place(
+        self, visitor: Visitor, embedder: Turnstile, clock: Clock
+    ) -> None:
+        body = {"content": "Ada lives in London"}
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            slow = tasks.create_task(visitor.http.post("/v1/memories", json=body, headers=ONCE))
+            await embedder.reached.wait()
+            clock.advance(timedelta(minutes=5))
+            embedder.reached.clear()
+            second = tasks.create_task(visitor.http.post("/v1/memories", json=body, headers=ONCE))
+            await embedder.reached.wait()  # both are inside now, and the second holds the key
+            embedder.opened.set()
+        third = await visitor.http.post("/v1/memories", json=body, headers=ONCE)
+
+        assert slow.result().status_code == 409
+        assert slow.result().json() == problem(
+            "conflict", "A repeat of this request has taken its place."
+        )
+        assert second.result().status_code == 201
+        assert told(third) == told(second.result())
+        assert await listed(visitor.http) == ["Ada lives in London"]
+
 
 async def test_N05_two_at_the_same_instant_make_one_row(visitor: Visitor, engine: Engine) -> None:
     """Both have to wait for a lock that the test holds, so both are in flight when it lets go."""

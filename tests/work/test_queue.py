@@ -244,6 +244,85 @@ async def test_a_failed_job_makes_way_for_the_one_queued_meanwhile(
     assert await states(engine, caller, kind(request)) == ["done", "done"]
 
 
+async def test_a_job_put_back_while_its_twin_is_being_queued_makes_way_for_it(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    await enqueue(engine, caller, NewJob(kind(request)))
+    async with engine.pool.everywhere() as db:
+        [job] = await claim(engine, db, kind(request))
+
+    async def put_back() -> None:
+        async with engine.pool.writing(caller.workspace_id) as db:
+            await jobs.retry(
+                db,
+                job,
+                worker="one",
+                error="stopped",
+                run_after=engine.now(),
+                counts=False,
+                now=engine.now(),
+            )
+
+    async with (
+        asyncio.timeout(10),
+        asyncio.TaskGroup() as tasks,
+        engine.pool.writing(caller.workspace_id) as db,
+    ):
+        await jobs.enqueue(db, caller.workspace_id, [NewJob(kind(request))], engine.now())
+        tasks.create_task(put_back())
+        await somebody_waits(engine, caller)
+
+    assert await states(engine, caller, kind(request)) == ["done", "pending"]
+
+
+async def test_two_jobs_with_one_key_whose_workers_died_become_one(
+    engine: Engine, caller: Caller, clock: Clock, request: pytest.FixtureRequest
+) -> None:
+    for _ in range(2):
+        await enqueue(engine, caller, NewJob(kind(request)))
+        async with engine.pool.everywhere() as db:
+            assert len(await claim(engine, db, kind(request))) == 1
+    clock.advance(timedelta(minutes=2))
+
+    await tidy(engine)
+
+    assert await states(engine, caller, kind(request)) == ["done", "pending"]
+
+
+async def test_two_buried_jobs_with_one_key_are_tried_one_after_the_other(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    for _ in range(2):
+        await enqueue(engine, caller, NewJob(kind(request)))
+        async with engine.pool.everywhere() as db:
+            [job] = await claim(engine, db, kind(request))
+        async with engine.pool.writing(caller.workspace_id) as db:
+            await jobs.bury(db, job, worker="one", error="broken", now=engine.now())
+
+    async with engine.pool.everywhere() as db:
+        await jobs.revive(db, None, engine.now())
+
+    assert await states(engine, caller, kind(request)) == ["buried", "pending"]
+
+
+async def claim(engine: Engine, db: jobs.Db, kind: str) -> list[jobs.Job]:
+    return await jobs.claim(
+        db, [kind], worker="one", limit=1, lease=timedelta(minutes=1), now=engine.now()
+    )
+
+
+async def somebody_waits(engine: Engine, caller: Caller) -> None:
+    """Until another transaction of ours waits for the one that the test holds."""
+    waiting = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+    """
+    while True:
+        async with engine.pool.reading(caller.workspace_id) as db:
+            if await (await db.execute(waiting)).fetchone() != (0,):
+                return
+
+
 async def test_a_running_worker_is_woken_by_the_commit_and_stops_when_told(
     engine: Engine, caller: Caller, request: pytest.FixtureRequest
 ) -> None:

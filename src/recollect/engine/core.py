@@ -8,7 +8,7 @@ from uuid import UUID
 
 from recollect.domain import NOWHERE, Caller, Json, utc_now
 from recollect.engine.space_cache import SpaceCache
-from recollect.errors import Invalid
+from recollect.errors import Conflict, Invalid
 from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
 from recollect.store import events, idempotency
@@ -38,14 +38,17 @@ class Engine:
         """A transaction in which the caller's workspace can be changed.
 
         A request that came with an idempotency key is marked as carried out in the same
-        transaction: whatever happens to its answer, it is never carried out twice.
+        transaction: whatever happens to its answer, it is never carried out twice. One so slow that
+        a repeat was let in instead is undone.
         """
         if caller.workspace_id == NOWHERE:
             raise Invalid("No workspace is active. Name one, or use a key of one.")
         async with self.pool.writing(caller.workspace_id) as db:
             yield db
-            if caller.once:
-                await idempotency.mark_done(db, caller.workspace_id, caller.once)
+            if caller.once and not await idempotency.mark_done(
+                db, caller.workspace_id, caller.once
+            ):
+                raise Conflict("A repeat of this request has taken its place.", is_passing=True)
 
     async def note(
         self,

@@ -32,13 +32,11 @@ async def begin_once(
         raise Invalid(f"`Idempotency-Key` takes 1 to {MOST_CHARACTERS} characters.")
     if caller.key_id is None or caller.workspace_id == NOWHERE:
         return caller
-    once = Once(caller.key_id, route, token)
-    digest = sha256(body).digest()
     now = engine.now()
+    once = Once(caller.key_id, route, token, held_until=now + _UNDER_WAY)
+    digest = sha256(body).digest()
     async with engine.pool.writing(caller.workspace_id) as db:
-        earlier = await idempotency.claim(
-            db, caller.workspace_id, once, digest, now=now, locked_until=now + _UNDER_WAY
-        )
+        earlier = await idempotency.claim(db, caller.workspace_id, once, digest, now)
     if earlier is None:
         return replace(caller, once=once)
     if bytes(earlier.body_digest) != digest:

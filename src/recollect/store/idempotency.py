@@ -48,22 +48,16 @@ _FIND = """
 
 
 async def claim(
-    db: Db,
-    workspace_id: WorkspaceId,
-    once: Once,
-    body_digest: bytes,
-    *,
-    now: datetime,
-    locked_until: datetime,
+    db: Db, workspace_id: WorkspaceId, once: Once, body_digest: bytes, now: datetime
 ) -> Earlier | None:
     """Take the key for this request, or hand back what is known of the earlier one.
 
-    A claim whose holder died before it did anything can be taken over when its lock has run out.
+    A claim whose holder did nothing before its time ran out can be taken over. Should that one be
+    alive after all, it finds the claim no longer its own and can do nothing any more.
     """
     values = _values(workspace_id, once) | {
         "body_digest": body_digest,
         "now": now,
-        "locked_until": locked_until,
         "too_old": now - KEPT,
     }
     if (await db.execute(_CLAIM, values)).rowcount:
@@ -76,20 +70,20 @@ async def claim(
 _MARK_DONE = """
     UPDATE idempotency SET is_done = true
     WHERE workspace_id = %(workspace_id)s AND key_id = %(key_id)s AND route = %(route)s
-        AND token = %(token)s
+        AND token = %(token)s AND locked_until = %(locked_until)s
 """
 
 
-async def mark_done(db: Db, workspace_id: WorkspaceId, once: Once) -> None:
-    """Say in the write's own transaction that the request was carried out."""
-    await db.execute(_MARK_DONE, _values(workspace_id, once))
+async def mark_done(db: Db, workspace_id: WorkspaceId, once: Once) -> bool:
+    """Say in the write's own transaction that it was carried out; False when it was taken over."""
+    return (await db.execute(_MARK_DONE, _values(workspace_id, once))).rowcount > 0
 
 
 _KEEP = """
     UPDATE idempotency
     SET is_done = true, status = %(status)s, answer = %(answer)s, media_type = %(media_type)s
     WHERE workspace_id = %(workspace_id)s AND key_id = %(key_id)s AND route = %(route)s
-        AND token = %(token)s
+        AND token = %(token)s AND locked_until = %(locked_until)s
 """
 
 
@@ -110,7 +104,7 @@ async def keep(
 _RELEASE = """
     DELETE FROM idempotency
     WHERE workspace_id = %(workspace_id)s AND key_id = %(key_id)s AND route = %(route)s
-        AND token = %(token)s AND NOT is_done
+        AND token = %(token)s AND locked_until = %(locked_until)s AND NOT is_done
 """
 
 
@@ -146,4 +140,5 @@ def _values(workspace_id: WorkspaceId, once: Once) -> dict[str, Any]:
         "key_id": once.key_id,
         "route": once.route,
         "token": once.token,
+        "locked_until": once.held_until,
     }

@@ -1,11 +1,12 @@
 """The queue: jobs are written with what makes them necessary and claimed with a lease."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, LiteralString
 from uuid import uuid4
 
+from psycopg.errors import UniqueViolation
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
@@ -14,6 +15,9 @@ from recollect.store.pool import Db
 
 # The channel that wakes workers; whoever cannot listen polls.
 CHANNEL = "recollect_jobs"
+
+# How often in a row a twin may turn up while a job is put back.
+_MOST_TWINS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,22 @@ async def retry(
 ) -> None:
     """Put a job back for later; a try that `counts` uses one up."""
     values = {"error": error, "run_after": run_after, "forgiven": 0 if counts else 1, "now": now}
-    await db.execute(_RETRY, _held(job, worker) | values)
+    await _put_back(db, _RETRY, _held(job, worker) | values)
+
+
+async def _put_back(db: Db, query: LiteralString, values: Mapping[str, Any]) -> int:
+    """Run a statement that lets jobs wait again; how many it changed.
+
+    A twin that is queued at this moment shows only as a violation, once it is committed. The next
+    try sees it waiting.
+    """
+    for _ in range(_MOST_TWINS):
+        try:
+            async with db.transaction():
+                return (await db.execute(query, values)).rowcount
+        except UniqueViolation:
+            continue
+    return (await db.execute(query, values)).rowcount
 
 
 async def bury(db: Db, job: Job, *, worker: str, error: str, now: datetime) -> None:
@@ -202,25 +221,29 @@ def _held(job: Job, worker: str) -> dict[str, Any]:
 # everywhere: whoever notices puts back the jobs of a worker that died, whosever they are.
 _ABANDONED = """
     WITH lost AS (
-        SELECT workspace_id, id FROM job
+        SELECT workspace_id, id, kind, dedupe_key FROM job
         WHERE status = 'running' AND locked_until < %(now)s
         FOR UPDATE SKIP LOCKED
+    ), counted AS (
+        SELECT workspace_id, id,
+            row_number() OVER (PARTITION BY workspace_id, kind, dedupe_key ORDER BY id) AS turn
+        FROM lost
     )
     UPDATE job
-    SET status = CASE WHEN EXISTS (
+    SET status = CASE WHEN counted.turn > 1 OR EXISTS (
             SELECT FROM job twin
             WHERE twin.workspace_id = job.workspace_id AND twin.kind = job.kind
                 AND twin.dedupe_key = job.dedupe_key AND twin.status = 'pending'
         ) THEN 'done' ELSE 'pending' END,
         locked_until = NULL, run_after = %(now)s, finished_at = %(now)s
-    FROM lost
-    WHERE job.workspace_id = lost.workspace_id AND job.id = lost.id
+    FROM counted
+    WHERE job.workspace_id = counted.workspace_id AND job.id = counted.id
 """
 
 
 async def release_abandoned(db: Db, now: datetime) -> int:
     """Put back jobs whose worker let the lease run out, in every workspace."""
-    return (await db.execute(_ABANDONED, {"now": now})).rowcount
+    return await _put_back(db, _ABANDONED, {"now": now})
 
 
 # everywhere: one sweep drops what was done long ago for all.
@@ -274,18 +297,23 @@ async def listed(db: Db, *, status: str | None, limit: int) -> list[Listed]:
 _REVIVE = """
     UPDATE job
     SET status = 'pending', attempts = 0, run_after = %(now)s, finished_at = NULL
-    WHERE status = 'buried' AND (%(id)s::uuid IS NULL OR id = %(id)s)
-        AND NOT EXISTS (
-            SELECT FROM job twin
-            WHERE twin.workspace_id = job.workspace_id AND twin.kind = job.kind
-                AND twin.dedupe_key = job.dedupe_key AND twin.status = 'pending'
-        )
+    WHERE (workspace_id, id) IN (
+        SELECT DISTINCT ON (workspace_id, kind, dedupe_key) workspace_id, id
+        FROM job buried
+        WHERE status = 'buried' AND (%(id)s::uuid IS NULL OR id = %(id)s)
+            AND NOT EXISTS (
+                SELECT FROM job twin
+                WHERE twin.workspace_id = buried.workspace_id AND twin.kind = buried.kind
+                    AND twin.dedupe_key = buried.dedupe_key AND twin.status = 'pending'
+            )
+        ORDER BY workspace_id, kind, dedupe_key, created_at, id
+    )
 """
 
 
 async def revive(db: Db, job_id: JobId | None, now: datetime) -> int:
-    """Let one buried job, or all of them, try again."""
-    revived = (await db.execute(_REVIVE, {"id": job_id, "now": now})).rowcount
+    """Let one buried job, or all of them, try again; of those with one key, one after the other."""
+    revived = await _put_back(db, _REVIVE, {"id": job_id, "now": now})
     await db.execute(_WAKE, {"channel": CHANNEL})
     return revived
 
