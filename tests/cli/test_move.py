@@ -101,7 +101,7 @@ def test_a_target_that_is_in_use_is_left_alone(restored: Path, databases: TestDa
     refused = recollect("move", "--to", target, "--data-dir", restored)
 
     assert refused.code == 1
-    assert "The target is not empty: it has a table `api_key`" in refused.err
+    assert "The target is not empty: it has a table `agent`" in refused.err
     assert contents(target) == before
 
 
