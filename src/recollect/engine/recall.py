@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from recollect.domain import Caller, Filter, Memory, Ref, Right
+from recollect.domain import Caller, Filter, Memory, Ref, Right, WorkspaceId
 from recollect.engine import spaces
 from recollect.engine.core import Engine
 from recollect.engine.spaces import Asked
 from recollect.engine.words import query_terms
 from recollect.errors import Invalid
-from recollect.store import jobs, memories, threads, vectors, words
+from recollect.store import generations, jobs, memories, threads, vectors, words
 from recollect.store.pool import Db
 
 # A memory found by words alone must carry at least half of what the query says: one shared
@@ -62,17 +62,23 @@ async def recall(engine: Engine, caller: Caller, ask: Recall) -> Recalled:
     async with engine.reading(caller) as db:
         wanted = await narrowed(db, caller, ask.wanted, ask.thread)
         if wanted is None:
-            return Recalled([], is_degraded=asked is None)
+            return Recalled([], is_degraded=False)
         caller = within_thread(caller, wanted)
         if asked is None:
             hits = await _by_words(engine, db, caller, ask, wanted, None)
-            return Recalled(hits, is_degraded=True)
+            return Recalled(hits, is_degraded=await has_meaning(db, caller.workspace_id))
         hits = await _by_meaning(engine, db, caller, ask, wanted, asked)
         # Those still waiting for their vector can be found by their words until it is there.
         if await jobs.is_waiting(db, caller.workspace_id, spaces.TEND.kind):
             hits += await _by_words(engine, db, caller, ask, wanted, asked.point.generation)
             hits.sort(key=lambda hit: -hit.score)
     return Recalled(hits[: ask.limit], is_degraded=False)
+
+
+async def has_meaning(db: Db, workspace_id: WorkspaceId) -> bool:
+    """Whether anything here has a vector or waits for one: else there is nothing to miss."""
+    space = await generations.space(db, workspace_id)
+    return space.serving is not None or await jobs.is_waiting(db, workspace_id, spaces.TEND.kind)
 
 
 async def narrowed(db: Db, caller: Caller, wanted: Filter, thread: Ref | None) -> Filter | None:
