@@ -224,6 +224,8 @@ class Filter:
     # Those that came from this agent's threads.
     agent: str | None = None
     subject: str | None = None
+    # Beside the subject's own, those that are about nobody in particular.
+    is_shared: bool = False
     categories: Sequence[str] | None = None
     # What a row without a category counts as, in the words of the door that asks.
     uncategorised: str | None = None

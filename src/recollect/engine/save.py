@@ -25,12 +25,14 @@ from recollect.domain import (
 from recollect.engine import spaces
 from recollect.engine.channels import Channel, enter_channel
 from recollect.engine.core import Engine
+from recollect.engine.learning import learn_from
 from recollect.engine.link import Link, link_alike, link_new
 from recollect.engine.spaces import Embedded
 from recollect.engine.twins import TWIN_FLOOR, is_twin, normalised
 from recollect.engine.words import terms
 from recollect.errors import Invalid, NotFound, TooLarge
 from recollect.store import generations, jobs, memories, threads, vectors, words
+from recollect.store.lessons import Lesson
 from recollect.store.pool import Db, together
 from recollect.store.vectors import Point
 
@@ -65,6 +67,8 @@ class Save:
     origin_label: str | None = None
     lifecycle: Lifecycle = Lifecycle.PERMANENT
     source_note: str | None = None
+    # The words it rests on, where somebody else wrote it down.
+    quote: str | None = None
     links: Sequence[Link] = ()
     # Hand back the memory that already says it instead of keeping it twice.
     returns_twin: bool = False
@@ -74,6 +78,8 @@ class Save:
     said_at: datetime | None = None
     # Who sees it. A project or an agent is the one that the caller is in.
     scope: Scope = Scope.WORKSPACE
+    # What is to be learnt from the act that made it: queued in the same transaction.
+    lesson: Lesson | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +101,11 @@ async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
         embedded = await spaces.embed_passage(engine, caller.workspace_id, ask.content)
     async with engine.writing(caller) as db:
         thread = await _thread(engine, db, caller, ask)
+        if ask.lesson:
+            await learn_from(engine, db, caller, ask.lesson)
         if ask.returns_twin:
-            twin = await _find_twin(engine, db, caller, ask, embedded)
+            subject = ask.subject or (thread.subject if thread else None)
+            twin = await _find_twin(engine, db, caller, ask, subject, embedded)
             if twin:
                 return Saved(twin, is_new=False)
         memory = _newborn(caller, ask, thread, engine.now())
@@ -187,12 +196,17 @@ async def _thread(engine: Engine, db: Db, caller: Caller, ask: Save) -> Thread |
 
 
 async def _find_twin(
-    engine: Engine, db: Db, caller: Caller, ask: Save, embedded: Embedded | None
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    ask: Save,
+    subject: str | None,
+    embedded: Embedded | None,
 ) -> Memory | None:
-    """The live memory of the same scope that already says it."""
+    """The live memory of the same scope and person that already says it."""
     await generations.hold_for_twins(db, caller.workspace_id)
     same = await memories.find_same_text(
-        db, caller, content_digest(ask.content), ask.scope, engine.now()
+        db, caller, content_digest(ask.content), ask.scope, subject=subject, now=engine.now()
     )
     serving = await generations.hold_serving(db, caller.workspace_id)
     if same or serving is None or embedded is None or not embedded.belongs_to(serving):
@@ -202,7 +216,7 @@ async def _find_twin(
         db,
         caller,
         Point(serving.number, embedded.vector),
-        Filter(),
+        Filter(subject=subject),
         limit=_TWIN_CANDIDATES,
         now=engine.now(),
     )
@@ -211,7 +225,9 @@ async def _find_twin(
     found = await memories.find_all(db, caller, list(alike), engine.now())
     for memory_id, likeness in alike.items():
         memory = found.get(memory_id)
-        if memory and memory.scope is ask.scope and is_twin(memory.content, ask.content, likeness):
+        if memory is None or memory.scope is not ask.scope or memory.subject != subject:
+            continue
+        if is_twin(memory.content, ask.content, likeness):
             return memory
     return None
 
@@ -251,6 +267,7 @@ def _newborn(caller: Caller, ask: Save, thread: Thread | None, now: datetime) ->
         origin=ask.origin,
         origin_label=ask.origin_label,
         source_note=ask.source_note,
+        quote=ask.quote,
         wants_vector=ask.wants_vector,
         created_at=said_at,
         updated_at=now,

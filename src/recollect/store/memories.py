@@ -58,7 +58,8 @@ MATCHES = """
     AND (%(agent)s::text IS NULL OR m.thread_id IN (
         SELECT named.id FROM thread named
         WHERE named.workspace_id = %(workspace_id)s AND named.agent = %(agent)s))
-    AND (%(subject)s::text IS NULL OR m.subject = %(subject)s)
+    AND (%(subject)s::text IS NULL OR m.subject = %(subject)s
+         OR (%(shared)s AND m.subject IS NULL))
     AND (%(categories)s::text[] IS NULL
          OR coalesce(m.category, %(uncategorised)s) = ANY(%(categories)s))
     AND (%(kinds)s::text[] IS NULL OR coalesce(m.kind, 'fact') = ANY(%(kinds)s))
@@ -73,6 +74,7 @@ def matching(wanted: Filter) -> dict[str, Any]:
         "thread_id": wanted.thread_id,
         "agent": wanted.agent,
         "subject": wanted.subject,
+        "shared": wanted.is_shared,
         "categories": None if wanted.categories is None else list(wanted.categories),
         "uncategorised": wanted.uncategorised,
         "kinds": None if wanted.kinds is None else list(wanted.kinds),
@@ -423,20 +425,31 @@ async def count(db: Db, caller: Caller, wanted: Filter, now: datetime, view: Vie
 _SAME_TEXT = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.content_digest = %(content_digest)s
-        AND m.scope = %(scope)s AND {VISIBLE}
+        AND m.scope = %(scope)s AND m.subject IS NOT DISTINCT FROM %(subject)s AND {VISIBLE}
     ORDER BY m.created_at, m.id
     LIMIT 1
 """
 
 
 async def find_same_text(
-    db: Db, caller: Caller, content_digest: bytes, scope: Scope, now: datetime
+    db: Db,
+    caller: Caller,
+    content_digest: bytes,
+    scope: Scope,
+    *,
+    subject: str | None,
+    now: datetime,
 ) -> Memory | None:
-    """The oldest live memory of that scope whose normalised text is the same."""
+    """The oldest live memory of that scope and person whose normalised text is the same."""
     found = await _fetch(
         db,
         _SAME_TEXT,
-        {"content_digest": content_digest, "scope": scope, **visible_to(caller, now)},
+        {
+            "content_digest": content_digest,
+            "scope": scope,
+            "subject": subject,
+            **visible_to(caller, now),
+        },
     )
     return found[0] if found else None
 

@@ -1,0 +1,146 @@
+"""Which memories stood behind which user message, and the hidden calls of mixed rounds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from recollect.domain import Filter, Memory, MemoryId, WorkspaceId
+from recollect.store.memories import LIVE, MATCHES, alive, find_all, matching
+from recollect.store.pool import Db
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What stood behind a user message: memories in order, inside a fence of this suffix."""
+
+    place: bytes
+    memory_ids: Sequence[MemoryId]
+    suffix: str
+
+
+_FIND = """
+    SELECT place, memory_ids, suffix
+    FROM injection
+    WHERE workspace_id = %(workspace_id)s AND place = ANY(%(places)s)
+"""
+_PUT = """
+    INSERT INTO injection (workspace_id, place, memory_ids, suffix, created_at)
+    VALUES (%(workspace_id)s, %(place)s, %(memory_ids)s, %(suffix)s, %(now)s)
+    ON CONFLICT (workspace_id, place) DO UPDATE
+    SET memory_ids = EXCLUDED.memory_ids, suffix = EXCLUDED.suffix, created_at = EXCLUDED.created_at
+"""
+# everywhere: one sweep drops what no conversation comes back to any more.
+_SWEEP = """
+    DELETE FROM injection
+    WHERE (workspace_id, place) IN (
+        SELECT workspace_id, place FROM injection WHERE created_at < %(before)s LIMIT %(limit)s
+    )
+"""
+
+
+async def find(
+    db: Db, workspace_id: WorkspaceId, places: Sequence[bytes]
+) -> dict[bytes, Injection]:
+    """What stood at these places, by place."""
+    async with db.cursor(row_factory=class_row(Injection)) as cursor:
+        await cursor.execute(_FIND, {"workspace_id": workspace_id, "places": list(places)})
+        return {bytes(each.place): each for each in await cursor.fetchall()}
+
+
+async def put(db: Db, workspace_id: WorkspaceId, injection: Injection, now: datetime) -> None:
+    """Remember what stands at a place."""
+    await db.execute(
+        _PUT,
+        {
+            "workspace_id": workspace_id,
+            "place": injection.place,
+            "memory_ids": list(injection.memory_ids),
+            "suffix": injection.suffix,
+            "now": now,
+        },
+    )
+
+
+# Pinned by somebody, or what the kind says about who they are; in the order in which they came.
+_STABLE = f"""
+    SELECT m.id
+    FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND (m.pinned OR m.kind = 'identity')
+        AND {LIVE} AND {MATCHES}
+    ORDER BY m.created_at, m.id
+    LIMIT %(limit)s
+"""
+
+
+async def stable(
+    db: Db, workspace_id: WorkspaceId, wanted: Filter, *, limit: int, now: datetime
+) -> list[Memory]:
+    """The memories that every turn is told, oldest first."""
+    values = {"workspace_id": workspace_id, "limit": limit, **alive(now), **matching(wanted)}
+    ids = [row[0] for row in await (await db.execute(_STABLE, values)).fetchall()]
+    if not ids:
+        return []
+    found = await find_all(db, workspace_id, ids, now)
+    return [found[each] for each in ids if each in found]
+
+
+_HIDE = """
+    INSERT INTO hidden_call (workspace_id, call_id, calls, results, created_at)
+    VALUES (%(workspace_id)s, %(call_id)s, %(calls)s, %(results)s, %(now)s)
+    ON CONFLICT (workspace_id, call_id) DO UPDATE
+    SET calls = EXCLUDED.calls, results = EXCLUDED.results, created_at = EXCLUDED.created_at
+"""
+_HIDDEN = """
+    SELECT call_id, calls, results
+    FROM hidden_call
+    WHERE workspace_id = %(workspace_id)s AND call_id = ANY(%(call_ids)s)
+"""
+# everywhere: one sweep drops the calls that no client came back for.
+_SWEEP_HIDDEN = """
+    DELETE FROM hidden_call
+    WHERE (workspace_id, call_id) IN (
+        SELECT workspace_id, call_id FROM hidden_call WHERE created_at < %(before)s LIMIT %(limit)s
+    )
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Calls and results that stood beside a client's call."""
+
+    call_id: str
+    calls: list[dict[str, Any]]
+    results: list[dict[str, Any]]
+
+
+async def hide(db: Db, workspace_id: WorkspaceId, hidden: Hidden, now: datetime) -> None:
+    """Keep calls the client does not see until it comes back."""
+    await db.execute(
+        _HIDE,
+        {
+            "workspace_id": workspace_id,
+            "call_id": hidden.call_id,
+            "calls": Jsonb(hidden.calls),
+            "results": Jsonb(hidden.results),
+            "now": now,
+        },
+    )
+
+
+async def hidden_beside(
+    db: Db, workspace_id: WorkspaceId, call_ids: Sequence[str]
+) -> dict[str, Hidden]:
+    """What stood beside these calls of the client, by call."""
+    async with db.cursor(row_factory=class_row(Hidden)) as cursor:
+        await cursor.execute(_HIDDEN, {"workspace_id": workspace_id, "call_ids": list(call_ids)})
+        return {each.call_id: each for each in await cursor.fetchall()}
+
+
+async def sweep(db: Db, before: datetime, limit: int) -> None:
+    """Drop what is older than any conversation lasts, in every workspace."""
+    await db.execute(_SWEEP, {"before": before, "limit": limit})
+    await db.execute(_SWEEP_HIDDEN, {"before": before, "limit": limit})

@@ -1,0 +1,275 @@
+"""What waits to be learnt from, and what was made of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from recollect.domain import MemoryId, OrgId, ThreadId, UserId, WorkspaceId
+from recollect.store.pool import Db
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """Something said, by whom and when; `source` says on which path it came."""
+
+    id: UUID
+    dedupe_key: str
+    source: str
+    org_id: OrgId
+    user_id: UserId
+    subject: str | None
+    thread_id: ThreadId | None
+    text: str
+    digest: bytes
+    said_at: datetime
+    attempts: int = 0
+
+
+_ADD = """
+    INSERT INTO lesson (
+        workspace_id, id, dedupe_key, source, org_id, user_id, subject, thread_id, text, digest,
+        said_at, state, created_at
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(dedupe_key)s, %(source)s, %(org_id)s, %(user_id)s, %(subject)s,
+        %(thread_id)s, %(text)s, %(digest)s, %(said_at)s, 'pending', %(now)s
+    )
+    ON CONFLICT (workspace_id, dedupe_key) DO NOTHING
+"""
+
+
+async def add(db: Db, workspace_id: WorkspaceId, lesson: Lesson, now: datetime) -> None:
+    """Queue a lesson in the caller's transaction; one key, one lesson."""
+    await db.execute(
+        _ADD,
+        {
+            "workspace_id": workspace_id,
+            "id": lesson.id,
+            "dedupe_key": lesson.dedupe_key,
+            "source": lesson.source,
+            "org_id": lesson.org_id,
+            "user_id": lesson.user_id,
+            "subject": lesson.subject,
+            "thread_id": lesson.thread_id,
+            "text": lesson.text,
+            "digest": lesson.digest,
+            "said_at": lesson.said_at,
+            "now": now,
+        },
+    )
+
+
+# Counted before it is tried: a lesson that takes the worker down with it is not tried for ever.
+_NEXT = """
+    UPDATE lesson
+    SET attempts = attempts + 1
+    WHERE workspace_id = %(workspace_id)s AND id = (
+        SELECT waiting.id FROM lesson waiting
+        WHERE waiting.workspace_id = %(workspace_id)s AND waiting.state = 'pending'
+        ORDER BY waiting.created_at, waiting.id
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED
+    )
+    RETURNING id, dedupe_key, source, org_id, user_id, subject, thread_id, text, digest, said_at,
+        attempts
+"""
+
+
+async def next_pending(db: Db, workspace_id: WorkspaceId) -> Lesson | None:
+    """The oldest lesson that waits, its attempt counted."""
+    async with db.cursor(row_factory=class_row(Lesson)) as cursor:
+        await cursor.execute(_NEXT, {"workspace_id": workspace_id})
+        return await cursor.fetchone()
+
+
+_FORGIVE = """
+    UPDATE lesson SET attempts = attempts - 1
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND state = 'pending'
+"""
+
+
+async def forgive(db: Db, workspace_id: WorkspaceId, lesson_id: UUID) -> None:
+    """An attempt that a dependency spoilt does not count."""
+    await db.execute(_FORGIVE, {"workspace_id": workspace_id, "id": lesson_id})
+
+
+_CLOSE = """
+    UPDATE lesson SET state = %(state)s, text = NULL, done_at = %(now)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND state = 'pending'
+"""
+
+
+async def close(
+    db: Db, workspace_id: WorkspaceId, lesson_id: UUID, *, is_done: bool, now: datetime
+) -> bool:
+    """End a lesson and forget its text; False when it was over already, or erased."""
+    values = {"workspace_id": workspace_id, "id": lesson_id, "now": now}
+    state = "done" if is_done else "failed"
+    return (await db.execute(_CLOSE, {**values, "state": state})).rowcount > 0
+
+
+_LEARNT = """
+    SELECT EXISTS (
+        SELECT FROM lesson
+        WHERE workspace_id = %(workspace_id)s AND digest = %(digest)s AND state = 'done'
+            AND subject IS NOT DISTINCT FROM %(subject)s
+    )
+"""
+
+
+async def is_learnt(db: Db, workspace_id: WorkspaceId, lesson: Lesson) -> bool:
+    """Whether the same words of the same person were learnt from before."""
+    values = {"workspace_id": workspace_id, "digest": lesson.digest, "subject": lesson.subject}
+    row = await (await db.execute(_LEARNT, values)).fetchone()
+    return bool(row and row[0])
+
+
+_COUNT = """
+    SELECT count(*) FROM lesson WHERE workspace_id = %(workspace_id)s AND state = 'pending'
+"""
+
+
+async def count_pending(db: Db, workspace_id: WorkspaceId) -> int:
+    """How many lessons wait."""
+    row = await (await db.execute(_COUNT, {"workspace_id": workspace_id})).fetchone()
+    return int(row[0]) if row else 0
+
+
+# everywhere: one sweep drops what was learnt long ago; its candidates go with it.
+_SWEEP = """
+    DELETE FROM lesson
+    WHERE (workspace_id, id) IN (
+        SELECT workspace_id, id FROM lesson
+        WHERE state <> 'pending' AND done_at < %(before)s
+            AND NOT EXISTS (
+                SELECT FROM candidate
+                WHERE candidate.workspace_id = lesson.workspace_id
+                    AND candidate.lesson_id = lesson.id AND candidate.state IN ('ready', 'pending')
+            )
+        LIMIT %(limit)s
+    )
+"""
+
+
+async def sweep(db: Db, before: datetime, limit: int) -> None:
+    """Drop lessons of long ago, in every workspace; what still waits for a decision stays."""
+    await db.execute(_SWEEP, {"before": before, "limit": limit})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What a distiller made of a lesson; `why` says what it waits for."""
+
+    id: UUID
+    lesson_id: UUID
+    content: str
+    summary: str | None
+    category: str | None
+    quote: str
+    slot: str | None
+    why: str | None
+    state: str
+    created_at: datetime
+    # Of the lesson it was made from.
+    source: str = ""
+    org_id: OrgId | None = None
+    user_id: UserId | None = None
+    subject: str | None = None
+    thread_id: ThreadId | None = None
+    said_at: datetime | None = None
+
+
+_INSERT = """
+    INSERT INTO candidate (
+        workspace_id, id, lesson_id, content, summary, category, quote, slot, why, state, created_at
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(lesson_id)s, %(content)s, %(summary)s, %(category)s, %(quote)s,
+        %(slot)s, %(why)s, %(state)s, %(created_at)s
+    )
+"""
+
+
+async def insert(db: Db, workspace_id: WorkspaceId, made: Sequence[Candidate]) -> None:
+    """Keep what a distiller made, in the transaction that ends its lesson."""
+    for each in made:
+        await db.execute(
+            _INSERT,
+            {
+                "workspace_id": workspace_id,
+                "id": each.id,
+                "lesson_id": each.lesson_id,
+                "content": each.content,
+                "summary": each.summary,
+                "category": each.category,
+                "quote": each.quote,
+                "slot": each.slot,
+                "why": each.why,
+                "state": each.state,
+                "created_at": each.created_at,
+            },
+        )
+
+
+_OPEN = """
+    SELECT c.id, c.lesson_id, c.content, c.summary, c.category, c.quote, c.slot, c.why, c.state,
+        c.created_at, l.source, l.org_id, l.user_id, l.subject, l.thread_id, l.said_at
+    FROM candidate c
+    JOIN lesson l ON l.workspace_id = c.workspace_id AND l.id = c.lesson_id
+    WHERE c.workspace_id = %(workspace_id)s AND c.state = %(state)s
+        AND (%(id)s::uuid IS NULL OR c.id = %(id)s)
+    ORDER BY c.created_at, c.id
+    LIMIT %(limit)s
+"""
+
+
+async def candidates(
+    db: Db, workspace_id: WorkspaceId, state: str, *, limit: int, only: UUID | None = None
+) -> list[Candidate]:
+    """Candidates in a state, oldest first."""
+    values = {"workspace_id": workspace_id, "state": state, "limit": limit, "id": only}
+    async with db.cursor(row_factory=class_row(Candidate)) as cursor:
+        await cursor.execute(_OPEN, values)
+        return await cursor.fetchall()
+
+
+_DECIDE = """
+    UPDATE candidate SET state = %(state)s, memory_id = %(memory_id)s, decided_at = %(now)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND state IN ('ready', 'pending')
+"""
+
+
+async def decide(
+    db: Db,
+    workspace_id: WorkspaceId,
+    candidate_id: UUID,
+    state: str,
+    *,
+    memory_id: MemoryId | None,
+    now: datetime,
+) -> bool:
+    """Settle what becomes of a candidate; False when that was done already."""
+    values = {"workspace_id": workspace_id, "id": candidate_id, "state": state}
+    values |= {"memory_id": memory_id, "now": now}
+    return (await db.execute(_DECIDE, values)).rowcount > 0
+
+
+_IN_SLOT = """
+    SELECT m.id
+    FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND m.metadata ->> 'slot' = %(slot)s
+        AND m.metadata ? 'slot' AND m.deleted_at IS NULL AND m.valid_until IS NULL
+        AND m.subject IS NOT DISTINCT FROM %(subject)s
+    ORDER BY m.created_at DESC, m.id
+    LIMIT 1
+"""
+
+
+async def in_slot(
+    db: Db, workspace_id: WorkspaceId, slot: str, subject: str | None
+) -> MemoryId | None:
+    """The current memory of a fact that has one value at a time."""
+    values = {"workspace_id": workspace_id, "slot": slot, "subject": subject}
+    row = await (await db.execute(_IN_SLOT, values)).fetchone()
+    return MemoryId(row[0]) if row else None

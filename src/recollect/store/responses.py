@@ -1,0 +1,122 @@
+"""Stored responses: what a later request continues by id."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from recollect.domain import WorkspaceId
+from recollect.store.pool import Db
+
+# Longer chains are cut at their beginning: no model reads further back.
+MOST_EARLIER = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One response: what was asked, the messages it added, and the answer as the client got it."""
+
+    id: str
+    previous_id: str | None
+    conversation: str | None
+    subject: str | None
+    input: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    answer: dict[str, Any]
+    created_at: datetime
+
+
+_COLUMNS = "id, previous_id, conversation, subject, input, messages, answer, created_at"
+_INSERT = """
+    INSERT INTO response (
+        workspace_id, id, previous_id, conversation, subject, input, messages, answer, created_at
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(previous_id)s, %(conversation)s, %(subject)s, %(input)s,
+        %(messages)s, %(answer)s, %(created_at)s
+    )
+"""
+_FIND = f"""
+    SELECT {_COLUMNS} FROM response WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+_NEWEST = f"""
+    SELECT {_COLUMNS}
+    FROM response
+    WHERE workspace_id = %(workspace_id)s AND conversation = %(conversation)s
+    ORDER BY created_at DESC, id
+    LIMIT 1
+"""
+_CHAIN = """
+    WITH RECURSIVE chain AS (
+        SELECT r.id, r.previous_id, r.messages, 1 AS depth
+        FROM response r
+        WHERE r.workspace_id = %(workspace_id)s AND r.id = %(id)s
+        UNION ALL
+        SELECT r.id, r.previous_id, r.messages, chain.depth + 1
+        FROM chain
+        JOIN response r ON r.workspace_id = %(workspace_id)s AND r.id = chain.previous_id
+        WHERE chain.depth < %(most)s
+    )
+    SELECT messages FROM chain ORDER BY depth DESC
+"""
+_DELETE = "DELETE FROM response WHERE workspace_id = %(workspace_id)s AND id = %(id)s"
+# everywhere: one sweep drops what was kept its thirty days.
+_SWEEP = """
+    DELETE FROM response
+    WHERE (workspace_id, id) IN (
+        SELECT workspace_id, id FROM response WHERE created_at < %(before)s LIMIT %(limit)s
+    )
+"""
+
+
+async def insert(db: Db, workspace_id: WorkspaceId, response: Response) -> None:
+    """Keep a response."""
+    await db.execute(
+        _INSERT,
+        {
+            "workspace_id": workspace_id,
+            "id": response.id,
+            "previous_id": response.previous_id,
+            "conversation": response.conversation,
+            "subject": response.subject,
+            "input": Jsonb(response.input),
+            "messages": Jsonb(response.messages),
+            "answer": Jsonb(response.answer),
+            "created_at": response.created_at,
+        },
+    )
+
+
+async def find(db: Db, workspace_id: WorkspaceId, response_id: str) -> Response | None:
+    """A response by its id."""
+    async with db.cursor(row_factory=class_row(Response)) as cursor:
+        await cursor.execute(_FIND, {"workspace_id": workspace_id, "id": response_id})
+        return await cursor.fetchone()
+
+
+async def newest(db: Db, workspace_id: WorkspaceId, conversation: str) -> Response | None:
+    """The last response of a conversation."""
+    async with db.cursor(row_factory=class_row(Response)) as cursor:
+        await cursor.execute(_NEWEST, {"workspace_id": workspace_id, "conversation": conversation})
+        return await cursor.fetchone()
+
+
+async def messages_up_to(
+    db: Db, workspace_id: WorkspaceId, response_id: str
+) -> list[dict[str, Any]]:
+    """Every message of a response and of those before it, in order."""
+    values = {"workspace_id": workspace_id, "id": response_id, "most": MOST_EARLIER}
+    cursor = await db.execute(_CHAIN, values)
+    return [message for row in await cursor.fetchall() for message in row[0]]
+
+
+async def delete(db: Db, workspace_id: WorkspaceId, response_id: str) -> bool:
+    """Remove a response; False when there is none."""
+    values = {"workspace_id": workspace_id, "id": response_id}
+    return (await db.execute(_DELETE, values)).rowcount > 0
+
+
+async def sweep(db: Db, before: datetime, limit: int) -> None:
+    """Drop responses of long ago, in every workspace."""
+    await db.execute(_SWEEP, {"before": before, "limit": limit})
