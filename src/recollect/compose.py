@@ -14,6 +14,7 @@ import structlog
 from recollect.embedded import Attached, CannotStart, attach, default_data_dir
 from recollect.engine.core import Engine
 from recollect.errors import Unavailable
+from recollect.models import librarian
 from recollect.models.assemble import assemble, assemble_chats
 from recollect.models.embed import Purpose
 from recollect.models.lazy import LazyBuiltin
@@ -80,7 +81,7 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
     """An engine on a migrated database."""
     pool = Pool(database.url, size=settings.pool_size, behind_pgbouncer=settings.pgbouncer)
     embedders = assemble(settings, LazyBuiltin(settings.weights_dir, data_dir(settings) / "models"))
-    chats = assemble_chats(settings)
+    chats = assemble_chats(settings, {librarian.NAME: librarian.Librarian()})
     try:
         await pool.open()
         yield Engine(

@@ -27,6 +27,12 @@ class Engine:
     now: Clock = utc_now
     # How long a save waits for a vector before it goes on without one.
     embedding_deadline: timedelta = timedelta(seconds=1)
+    # How long a turn waits for its memories before it goes on without them.
+    injection_deadline: timedelta = timedelta(seconds=1)
+    # What is less relevant than this is not told to a model unasked.
+    injection_floor: float = 0.6
+    # Tokens a workspace may use a day; 0: no limit.
+    daily_tokens: int = 0
     spaces: SpaceCache = field(default_factory=SpaceCache)
 
     def reading(self, caller: Caller) -> AbstractAsyncContextManager[Db]:

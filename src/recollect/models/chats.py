@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 from recollect.models.chat import Chat, Route
 
+# Clients name models as they like; they fill no memory with that.
+_MOST_REFUSALS = 1_000
+
 
 class Chats:
     """The chat models of one process. `NAME/M` is the model `M` of the upstream `NAME`."""
@@ -18,6 +21,7 @@ class Chats:
         self._default = default
         self._named = dict(named or {})
         self._builtin = dict(builtin or {})
+        self._refusals: set[tuple[int, str]] = set()
 
     def find(self, model: str | None) -> Route | None:
         """Whom to ask for this model; None when there is nobody."""
@@ -32,6 +36,15 @@ class Chats:
             first = next(iter(self._builtin))
             return Route(self._builtin[first], first)
         return None
+
+    def takes_tools(self, route: Route) -> bool:
+        """Whether a request for this model may offer tools; learnt from refusals, too."""
+        return route.chat.takes_tools and (id(route.chat), route.model) not in self._refusals
+
+    def note_refusal(self, route: Route) -> None:
+        """Remember for the life of the process that this model refuses tools."""
+        if len(self._refusals) < _MOST_REFUSALS:
+            self._refusals.add((id(route.chat), route.model))
 
     @property
     def background(self) -> Route | None:

@@ -15,6 +15,7 @@ from recollect.settings import Upstream
 # Streams are long and idle most of the time; the endpoint's own limits are the narrow place.
 _CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=100)
 _CONNECT_SECONDS = 5.0
+_LONGEST_REFUSAL = 256 * 1024
 
 _log = structlog.get_logger(__name__)
 
@@ -26,6 +27,8 @@ class UpstreamChat:
         """Connect to nothing yet; raise `Invalid` on a URL that cannot be one."""
         self._base = base_url(upstream.url)
         self._takes_tools = upstream.tools
+        host = httpx2.URL(self._base).netloc
+        self._secrets = [each for each in ((upstream.key or "").encode(), host) if each]
         self._client = httpx2.AsyncClient(
             headers={
                 **({"Authorization": f"Bearer {upstream.key}"} if upstream.key else {}),
@@ -55,8 +58,11 @@ class UpstreamChat:
             headers={"Content-Type": "application/json", **headers},
         )
         response = await self._send(request)
+        chunks = _bytes(response)
+        if not response.is_success:
+            chunks = self._without_secrets(chunks)
         try:
-            yield Answer(response.status_code, response.headers, _bytes(response))
+            yield Answer(response.status_code, response.headers, chunks)
         finally:
             await response.aclose()
 
@@ -76,6 +82,17 @@ class UpstreamChat:
     async def aclose(self) -> None:
         """Let go of the connections."""
         await self._client.aclose()
+
+    async def _without_secrets(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A refusal, which some word with the key or the address of the endpoint in it."""
+        body = b""
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > _LONGEST_REFUSAL:
+                break
+        for secret in self._secrets:
+            body = body.replace(secret, b"[redacted]")
+        yield body
 
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
         """Try once more only what surely never arrived: a turn must not be paid for twice."""

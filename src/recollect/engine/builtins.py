@@ -1,0 +1,209 @@
+"""The tools a model is offered to remember and recall with, and what they answer it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recollect.domain import Caller, Filter, Memory, Origin, Right, ThreadId
+from recollect.engine.channels import Channel
+from recollect.engine.core import Engine
+from recollect.engine.learning import Said, learn_from, lesson_of
+from recollect.engine.recall import Hit, Recall, recall
+from recollect.engine.rounds import Call, arguments_of
+from recollect.engine.save import Save, save
+from recollect.engine.secrets import redacted
+from recollect.errors import Failure, Invalid
+
+Object = dict[str, Any]
+
+SAVE = "x_save_memory"
+RECALL = "x_recall_memory"
+SEARCH = "x_workspace_search"
+# What earlier releases of the original called them.
+ALIASES: Mapping[str, str] = {"save_memory": SAVE, "recall_memory": RECALL, "file_search": SEARCH}
+NAMES = frozenset({SAVE, RECALL, SEARCH, *ALIASES})
+
+_MOST_RECALLED = 20
+_MOST_FOUND = 50
+# Who asks outright gets an answer that may be far off; unasked, the floor is higher.
+_GENEROUS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a call was made: whose turn it is, in which conversation, and what the user said."""
+
+    subject: str | None = None
+    channel: Channel | None = None
+    thread_id: ThreadId | None = None
+    said: str = ""
+    # Models number their calls as they like; with the turn's name the number is unique.
+    turn: str = ""
+
+    @property
+    def visible(self) -> Filter:
+        """Which memories this turn may see: all, or its user's and those about nobody."""
+        return Filter(subject=self.subject, is_shared=self.subject is not None)
+
+
+def _function(name: str, description: str, required: str, **properties: Object) -> Object:
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {
+                "type": "object",
+                "properties": properties,
+                "required": [required],
+                "additionalProperties": False,
+            },
+        },
+    }
+
+
+_LIMITS: Object = {
+    "offset": {"type": "integer", "minimum": 0, "description": "Results to skip, for paging."},
+    "limit": {"type": "integer", "minimum": 1, "description": "Most results to return."},
+}
+_DEFINITIONS: Mapping[str, Object] = {
+    SAVE: _function(
+        SAVE,
+        "Save one fact, preference, instruction or decision to long-term memory, for every later "
+        "conversation. One self-contained statement; never a secret.",
+        "content",
+        content={"type": "string", "description": "The statement to remember."},
+        category={
+            "type": "string",
+            "description": "Short label, such as preference, fact, instruction or decision.",
+        },
+    ),
+    RECALL: _function(
+        RECALL,
+        "Search long-term memory by meaning for what is known from earlier conversations.",
+        "query",
+        query={"type": "string", "description": "What to look for, in plain words."},
+        **_LIMITS,
+    ),
+    SEARCH: _function(
+        SEARCH,
+        "Search everything in the workspace at once; each result says what kind it is.",
+        "query",
+        query={"type": "string", "description": "What to look for, in plain words."},
+        **_LIMITS,
+    ),
+}
+
+
+def offered(caller: Caller, *, may_save: bool, may_recall: bool) -> list[Object]:
+    """The tools for a turn of this caller."""
+    names: list[str] = []
+    if may_save and Right.WRITE in caller.rights:
+        names.append(SAVE)
+    if may_recall and Right.READ in caller.rights:
+        names += [RECALL, SEARCH]
+    return [_DEFINITIONS[name] for name in names]
+
+
+async def run(engine: Engine, caller: Caller, context: Context, call: Call) -> str:
+    """Carry out a call; what goes wrong is told to the model, which can mend it."""
+    arguments = arguments_of(call)
+    if arguments is None:
+        return f"Error: the arguments of {call.name} are not a JSON object."
+    name = ALIASES.get(call.name, call.name)
+    try:
+        if name == SAVE:
+            return await _save(engine, caller, context, call, arguments)
+        said = await _found(engine, caller, context, arguments, is_search=name == SEARCH)
+        await _completed(engine, caller, context, call)
+    except Failure as failure:
+        return f"Error: {failure.message}"
+    return said
+
+
+async def _save(
+    engine: Engine, caller: Caller, context: Context, call: Call, arguments: Object
+) -> str:
+    content = _text(arguments, "content")
+    category = arguments.get("category")
+    if category is not None and not isinstance(category, str):
+        raise Invalid("`category` must be a text.", field="category")
+    saved = await save(
+        engine,
+        caller,
+        Save(
+            content=redacted(content),
+            category=category,
+            subject=context.subject,
+            channel=context.channel,
+            origin=Origin.MODEL,
+            returns_twin=True,
+            lesson=lesson_of(caller, _lesson(engine, context, call)),
+        ),
+    )
+    return f"{'Saved' if saved.is_new else 'Already known'} as {_id(saved.memory)}."
+
+
+async def _found(
+    engine: Engine, caller: Caller, context: Context, arguments: Object, *, is_search: bool
+) -> str:
+    query = _text(arguments, "query")
+    offset = _count(arguments, "offset", default=0, least=0)
+    most = _MOST_FOUND if is_search else _MOST_RECALLED
+    limit = min(_count(arguments, "limit", default=10 if is_search else 5, least=1), most)
+    ask = Recall(query, limit=offset + limit, threshold=_GENEROUS, wanted=context.visible)
+    hits = (await recall(engine, caller, ask)).hits[offset:]
+    heading = "# Workspace search" if is_search else "# Recalled memories"
+    entries = [
+        _entry(offset + number, hit, "memory, " if is_search else "")
+        for number, hit in enumerate(hits, start=1)
+    ]
+    return "\n".join([heading, *(entries or ["Nothing was found."])])
+
+
+def _entry(number: int, hit: Hit, kind: str) -> str:
+    about = f"{kind}{hit.memory.category or 'uncategorized'}, score {hit.score:.2f}"
+    return f"{number}. **{_id(hit.memory)}** ({about})\n{hit.memory.content}"
+
+
+async def _completed(engine: Engine, caller: Caller, context: Context, call: Call) -> None:
+    """Every completed call leaves one lesson."""
+    if Right.WRITE not in caller.rights:
+        return
+    lesson = lesson_of(caller, _lesson(engine, context, call))
+    async with engine.writing(caller) as db:
+        await learn_from(engine, db, caller, lesson)
+
+
+def _lesson(engine: Engine, context: Context, call: Call) -> Said:
+    """What the user said when the model called: a result holds nothing that is not known yet."""
+    return Said(
+        context.said,
+        "tool",
+        engine.now(),
+        subject=context.subject,
+        thread_id=context.thread_id,
+        key=f"call {context.turn} {call.id}",
+    )
+
+
+def _id(memory: Memory) -> str:
+    return f"mem_{memory.code}"
+
+
+def _text(arguments: Object, name: str) -> str:
+    found = arguments.get(name)
+    if not isinstance(found, str) or not found.strip():
+        raise Invalid(f"`{name}` is required and must be a text.", field=name)
+    if "\0" in found:
+        raise Invalid(f"`{name}` holds a NUL character.", field=name)
+    return found.encode("utf-8", "replace").decode()
+
+
+def _count(arguments: Object, name: str, *, default: int, least: int) -> int:
+    found = arguments.get(name)
+    if found is None:
+        return default
+    if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= 10_000:
+        raise Invalid(f"`{name}` must be a whole number from {least}.", field=name)
+    return found

@@ -1,0 +1,174 @@
+"""What a turn is told from memory, without being asked: found, or not, in bounded time."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from time import perf_counter
+from typing import Any
+
+import structlog
+
+from recollect.domain import Caller, Memory, MemoryId, Right
+from recollect.engine.builtins import Context
+from recollect.engine.core import Engine
+from recollect.engine.fence import fenced, new_suffix, stable_suffix, unfenced
+from recollect.engine.prompt import text_of, user_places
+from recollect.engine.recall import Recall, recall
+from recollect.errors import Unavailable
+from recollect.store import injections, memories
+from recollect.store.injections import Hidden, Injection
+from recollect.store.pool import Db
+
+Message = dict[str, Any]
+
+# So much of a prompt is worth giving away unasked.
+_MOST_RECALLED = 8
+_MOST_STABLE = 30
+# Of a longer message the beginning says what it is about.
+_LONGEST_QUERY = 4_000
+
+_log = structlog.get_logger(__name__)
+
+
+class State(StrEnum):
+    """What memory had to do with a turn."""
+
+    USED = "used"
+    NONE = "none"
+    DEGRADED = "degraded"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What to put into a request: the stable block, and blocks by the index of their message."""
+
+    state: State = State.OFF
+    stable: str | None = None
+    blocks: Mapping[int, str] = field(default_factory=dict[int, str])
+    hidden: Mapping[str, Hidden] = field(default_factory=dict[str, Hidden])
+    # The codes of the memories, those of this turn first.
+    codes: Sequence[str] = ()
+    # Of this turn, to be kept: the next request repeats it.
+    injection: Injection | None = None
+    took_ms: float = 0.0
+
+
+async def remember(
+    engine: Engine, caller: Caller, context: Context, messages: Sequence[Message], seed: str
+) -> Remembered:
+    """What this turn should be told; a memory that is slow or down costs the turn nothing else."""
+    began = perf_counter()
+    try:
+        async with asyncio.timeout(engine.injection_deadline.total_seconds()):
+            found = await _remember(engine, caller, context, messages, seed)
+    except (TimeoutError, Unavailable) as error:
+        _log.warning("memory.degraded", why=type(error).__name__)
+        found = Remembered(State.DEGRADED)
+    took_ms = (perf_counter() - began) * 1000
+    return Remembered(
+        found.state,
+        found.stable,
+        found.blocks,
+        found.hidden,
+        found.codes,
+        found.injection,
+        round(took_ms, 1),
+    )
+
+
+async def _remember(
+    engine: Engine, caller: Caller, context: Context, messages: Sequence[Message], seed: str
+) -> Remembered:
+    caller.require(Right.READ)
+    places = user_places(messages, seed)
+    async with engine.reading(caller) as db:
+        stable = await injections.stable(
+            db, caller.workspace_id, context.visible, limit=_MOST_STABLE, now=engine.now()
+        )
+        placed = await injections.find(db, caller.workspace_id, list(places.values()))
+        hidden = await _hidden(db, caller, messages)
+        known = await _known(engine, db, caller, context, placed)
+    now_at = len(messages) - 1 if messages and messages[-1].get("role") == "user" else None
+    told = {each.id for each in stable}
+    blocks: dict[int, str] = {}
+    earlier: list[Memory] = []
+    for index, place in places.items():
+        if place in placed and index != now_at:
+            shown = [known[each] for each in placed[place].memory_ids if each in known]
+            earlier += shown
+            told |= {each.id for each in shown}
+            if shown:
+                blocks[index] = fenced(shown, placed[place].suffix)
+    recalled: list[Memory] = []
+    injection, is_degraded = None, False
+    if now_at is not None:
+        recalled, is_degraded = await _recalled(engine, caller, context, messages[now_at], told)
+    if now_at is not None and recalled:
+        injection = _injection(placed.get(places[now_at]), places[now_at], recalled)
+        blocks[now_at] = fenced(recalled, injection.suffix)
+    state = State.USED if blocks or stable else State.NONE
+    return Remembered(
+        State.DEGRADED if is_degraded else state,
+        fenced(stable, stable_suffix(str(caller.workspace_id), stable)) if stable else None,
+        blocks,
+        hidden,
+        list(dict.fromkeys(each.code for each in [*recalled, *stable, *earlier])),
+        injection,
+    )
+
+
+async def _recalled(
+    engine: Engine,
+    caller: Caller,
+    context: Context,
+    message: Message,
+    told: set[MemoryId],
+) -> tuple[list[Memory], bool]:
+    """What is new in this turn and relevant to it, best first; and whether meaning was out."""
+    query = unfenced(text_of(message.get("content")))[:_LONGEST_QUERY].strip()
+    if not query:
+        return [], False
+    ask = Recall(
+        query, limit=_MOST_RECALLED, threshold=engine.injection_floor, wanted=context.visible
+    )
+    found = await recall(engine, caller, ask)
+    return [hit.memory for hit in found.hits if hit.memory.id not in told], found.is_degraded
+
+
+def _injection(before: Injection | None, place: bytes, recalled: Sequence[Memory]) -> Injection:
+    """What stands at this place; the same as before, suffix included, where nothing changed."""
+    ids = [memory.id for memory in recalled]
+    if before and list(before.memory_ids) == ids:
+        return before
+    return Injection(place, ids, new_suffix())
+
+
+async def _known(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    context: Context,
+    placed: Mapping[bytes, Injection],
+) -> dict[MemoryId, Memory]:
+    """The memories of earlier blocks that are still there and still this user's to see."""
+    ids = [memory_id for each in placed.values() for memory_id in each.memory_ids]
+    if not ids:
+        return {}
+    found = await memories.find_all(db, caller.workspace_id, ids, engine.now())
+    seen = {None, context.subject}
+    return {
+        memory_id: memory
+        for memory_id, memory in found.items()
+        if context.subject is None or memory.subject in seen
+    }
+
+
+async def _hidden(db: Db, caller: Caller, messages: Sequence[Message]) -> dict[str, Hidden]:
+    ids = [
+        str(message["tool_call_id"])
+        for message in messages
+        if message.get("role") == "tool" and message.get("tool_call_id")
+    ]
+    return await injections.hidden_beside(db, caller.workspace_id, ids) if ids else {}

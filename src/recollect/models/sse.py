@@ -1,0 +1,43 @@
+"""Server-sent events as models stream them: cut out of bytes, not interpreted. Pure."""
+
+from collections.abc import AsyncIterator
+
+from recollect.models.chat import NotUnderstood
+
+# No event of any model is longer; what is, is no event.
+_LONGEST_EVENT = 8 * 1024 * 1024
+DONE = b"[DONE]"
+
+
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Each event with the blank line that ends it, exactly as it came; a rest without end last."""
+    buffer = bytearray()
+    async for chunk in chunks:
+        buffer += chunk
+        while end := _end(buffer):
+            yield bytes(buffer[:end])
+            del buffer[:end]
+        if len(buffer) > _LONGEST_EVENT:
+            raise NotUnderstood
+    if buffer.strip():
+        yield bytes(buffer)
+
+
+def data(event: bytes) -> bytes | None:
+    """The data of an event; None when it has none, as a comment has not."""
+    if event.startswith(b"data: ") and event.count(b"\n") == 2 and b"\r" not in event:
+        return event[6:-2]
+    lines = [line for line in event.splitlines() if line.startswith(b"data:")]
+    if not lines:
+        return None
+    return b"\n".join(line[5:].removeprefix(b" ") for line in lines)
+
+
+def _end(buffer: bytearray) -> int:
+    """Where the first event ends, behind its blank line; 0 when it does not yet."""
+    ends = [
+        at + len(blank)
+        for blank in (b"\n\n", b"\r\n\r\n", b"\r\r")
+        if (at := buffer.find(blank)) >= 0
+    ]
+    return min(ends, default=0)
