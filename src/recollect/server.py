@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from recollect.doors import docs
 from recollect.doors.front import Door, Front, bearer
 from recollect.doors.limits import Limiter
+from recollect.doors.router import app as router
 from recollect.doors.statebase import app as statebase
 from recollect.doors.tools import agents
 from recollect.doors.tools import app as tools
@@ -42,6 +43,7 @@ class Server:
         self._mcp = Mcp(engine, settings.names)
         self.doors: list[Door] = [
             statebase.door(engine),
+            router.door(engine),
             tools.door(engine),
             agents.door(engine),
             self._mcp.door,

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
 
-from recollect.models.chat import Route
+from recollect.models.chat import Chat, Route
 from recollect.models.chats import Chats
 from recollect.models.upstream import UpstreamChat
 from recollect.settings import Upstream
@@ -160,7 +161,14 @@ class Endpoint:
         self.script: list[Script] = []
         self.otherwise: Script = Say()
         self.url = ""
-        self.hung_up = asyncio.Event()
+        self.hung_up = threading.Event()
+
+    def reset(self) -> None:
+        """As new, for the next test."""
+        self.asked.clear()
+        self.script = []
+        self.otherwise = Say()
+        self.hung_up.clear()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -232,9 +240,11 @@ async def _send(
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def chats_of(url: str, *, model: str | None = None, tools: bool = True, **builtin: Any) -> Chats:
-    """One upstream for everything."""
-    chat = UpstreamChat(Upstream(url + "/v1", "sk-upstream", model, tools), idle_seconds=5.0)
+def chats_of(
+    url: str, builtin: Mapping[str, Chat] | None = None, *, model: str | None = None
+) -> Chats:
+    """One upstream for everything, and built-in models."""
+    chat = UpstreamChat(Upstream(url + "/v1", "sk-upstream", model), idle_seconds=5.0)
     return Chats(Route(chat, model or ""), builtin=builtin)
 
 

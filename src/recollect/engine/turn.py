@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import structlog
 
-from recollect.domain import Caller, Right, Thread, parse_ref
+from recollect.domain import Caller, Ref, Right, Thread, parse_ref
 from recollect.engine import builtins
 from recollect.engine.builtins import Context
 from recollect.engine.channels import Channel, enter_channel
@@ -25,13 +25,15 @@ from recollect.engine.fence import unfenced
 from recollect.engine.inject import Remembered, State, remember
 from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.ledger import Entry, close_entry, open_entry
+from recollect.engine.messages import NewMessage, append_within
 from recollect.engine.prompt import composed, text_of, user_places
-from recollect.engine.rounds import Call, Round, assistant, tool_result, whole
+from recollect.engine.rounds import MOST_KEPT, Call, Round, assistant, tool_result, whole
 from recollect.errors import NotFound, Unavailable
 from recollect.models import sse
 from recollect.models.chat import CHAT, Answer, NotUnderstood, Route, TooSlow, Usage, usage_of
 from recollect.store import injections
 from recollect.store.injections import Hidden
+from recollect.store.pool import Db
 
 Object = dict[str, Any]
 
@@ -66,7 +68,10 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request for one turn: as it came, and as it reads; who it is for, and in which thread."""
+    """A request for one turn: as it came, and as it reads; who it is for, and in which thread.
+
+    `raw` is empty where the request had to be changed already.
+    """
 
     raw: bytes
     body: Object
@@ -155,6 +160,7 @@ class _Turn:
         self._usage = Usage()
         self._usages: list[Object] = []
         self._said = ""
+        self._calls = 0
         self._ours: frozenset[str] = frozenset()
         self._context = Context()
 
@@ -219,7 +225,7 @@ class _Turn:
         ref = parse_ref(name, "chat_", "sess_", "chat-", "conv_")
         return Channel(name, ref, agent=self._ask.agent)
 
-    async def _hear(self, db: Any, seed: str) -> None:
+    async def _hear(self, db: Db, seed: str) -> None:
         """Keep what the user said, to be learnt from: once, however often the turn is repeated."""
         if self._context.channel:
             self._thread = await enter_channel(
@@ -229,15 +235,24 @@ class _Turn:
         places = user_places(self._messages, seed)
         if not places or not self._context.said or not _ends_with_user(self._messages):
             return
+        key = f"turn {places[max(places)].hex()}"
+        if self._thread:
+            await self._append(db, NewMessage("user", self._context.said, client_id=key))
         said = Said(
             self._context.said,
             "turn",
             self._engine.now(),
             subject=self._context.subject,
             thread_id=self._context.thread_id,
-            key=f"turn {places[max(places)].hex()}",
+            key=key,
         )
         await learn_from(self._engine, db, self._caller, lesson_of(self._caller, said))
+
+    async def _append(self, db: Db, message: NewMessage) -> None:
+        if self._thread:
+            kept = replace(message, content=message.content[:MOST_KEPT])
+            ref = Ref(id=self._thread.id)
+            await append_within(self._engine, db, self._caller, ref, [kept])
 
     async def _end(self, entry: Entry | None, *, is_done: bool) -> None:
         if entry is None:
@@ -245,7 +260,10 @@ class _Turn:
         try:
             async with self._engine.writing(self._caller) as db:
                 await close_entry(db, entry, self._usage, is_done=is_done, now=self._engine.now())
-        except Unavailable:
+                if self._said.strip():
+                    about = {"model": self._route.model} | ({} if is_done else {"incomplete": True})
+                    await self._append(db, NewMessage("assistant", self._said, metadata=about))
+        except (Unavailable, NotFound):  # or the thread was deleted while the model spoke
             _log.warning("turn.unrecorded")
 
     async def _rounds(self) -> None:
@@ -287,7 +305,7 @@ class _Turn:
         choice = body.get("tool_choice")
         if (
             self._ask.mode is Mode.OFF
-            or choice not in {None, "auto", "required"}
+            or (choice is not None and choice not in ("auto", "required"))
             or (body.get("n") or 1) != 1
             or not self._messages
             or not chats.takes_tools(self._route)
@@ -299,7 +317,7 @@ class _Turn:
         )
 
     def _encoded(self, body: Object) -> bytes:
-        if body is self._ask.body:
+        if body is self._ask.body and self._ask.raw:
             return self._ask.raw
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -321,8 +339,8 @@ class _Turn:
                     if chunk:
                         heard.take(chunk)
                     await self._sink.chunk(chunk, event)
+                    self._said = heard.text
                 self._count(heard.usage_chunk)
-                self._said = heard.text
 
     async def _whole_relayed(self, answer: Answer) -> None:
         raw = await answer.read(_MOST_WHOLE_BYTES)
@@ -330,11 +348,11 @@ class _Turn:
         if told is None:
             raise NotUnderstood
         self._count(told)
+        self._said = _said_in(told)
         await self._sink.whole(self._begun(answer), told, raw)
 
     async def _streamed(self, body: Object) -> None:
         first: Object | None = None
-        needs_gap = False
         for number in range(1, MOST_ROUNDS + 1):
             async with self._post(body) as answer:
                 if not answer.is_success:
@@ -346,11 +364,12 @@ class _Turn:
                     return
                 if number == 1:
                     await self._sink.begin(self._begun(answer))
-                heard = Round(self._ours, is_first=number == 1, needs_gap=needs_gap)
-                first = await self._hear_out(answer, heard, first)
-            self._count(heard.usage_chunk)
-            self._said += heard.text
-            needs_gap = bool(self._said)
+                heard = Round(self._ours, is_first=number == 1, needs_gap=bool(self._said))
+                try:
+                    first = await self._hear_out(answer, heard, first)
+                finally:
+                    self._said += ("\n\n" if self._said and heard.text else "") + heard.text
+                    self._count(heard.usage_chunk)
             if not await self._is_answered(number, heard.our_calls, heard.client_calls):
                 body = await self._next(body, heard.text, heard.our_calls, number)
                 continue
@@ -451,7 +470,7 @@ class _Turn:
             *(tool_result(each.call, each.result) for each in ran),
         ]
         following = {**body, "messages": messages}
-        if following.get("tool_choice") not in {None, "auto"}:
+        if following.get("tool_choice") not in (None, "auto"):
             following["tool_choice"] = "auto"
         if number + 1 == MOST_ROUNDS:
             tools = [tool for tool in following["tools"] if _tool_name(tool) not in self._ours]
@@ -523,6 +542,13 @@ def _object(data: bytes | None) -> Object | None:
     except ValueError:
         return None
     return cast("Object", found) if isinstance(found, dict) else None
+
+
+def _said_in(told: Object) -> str:
+    try:
+        return text_of(told["choices"][0]["message"].get("content"))
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return ""
 
 
 def _as_of(first: Object, chunk: Object) -> Object:

@@ -1,0 +1,1 @@
+"""The router door: any OpenAI client, now with a memory."""

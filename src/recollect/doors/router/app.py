@@ -1,0 +1,189 @@
+"""`/v1/chat/completions`, `/v1/models`, `/v1/embeddings`: the OpenAI API in front of any model."""
+
+import base64
+import struct
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+from starlette.datastructures import Headers
+
+from recollect import __version__
+from recollect.doors import strict_json
+from recollect.doors.front import MIB, Door, bearer
+from recollect.doors.furnish import CallerOf, EngineOf, furnish
+from recollect.doors.router.errors import ErrorObject, answer
+from recollect.doors.router.headers import ask_of
+from recollect.doors.router.sinks import ChatSink, TurnResponse
+from recollect.doors.values import Body
+from recollect.engine.catalogue import embed, find_model, list_models
+from recollect.engine.core import Engine
+from recollect.engine.turn import run_turn
+from recollect.errors import Invalid
+
+Object = dict[str, Any]
+
+_PREFIXES = ("/v1/chat", "/v1/responses", "/v1/models", "/v1/embeddings")
+_MOST_BYTES = 8 * MIB
+_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 502, 503, 504)
+
+router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+
+
+def door(engine: Engine) -> Door:
+    """The door, ready to be hung."""
+    app = FastAPI(
+        title="Recollect: the router",
+        version=__version__,
+        description="The OpenAI API in front of any model, with a memory.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.include_router(router)
+    furnish(app, engine, answer, {"bearer": {"type": "http", "scheme": "bearer"}})
+    return Door("router", _PREFIXES, app, answer, bearer_key, _MOST_BYTES)
+
+
+def bearer_key(headers: Headers) -> str | None:
+    """The key as OpenAI clients send it."""
+    return bearer(headers)
+
+
+async def _body(request: Request) -> tuple[bytes, Object]:
+    raw = await request.body()
+    found = strict_json.read(raw) if raw else None
+    if not isinstance(found, dict):
+        raise Invalid("The body must be a JSON object.")
+    return raw, cast("Object", found)
+
+
+Sent = Annotated[tuple[bytes, Object], Depends(_body)]
+
+
+def takes(**properties: Object) -> Object:
+    """The part of the OpenAPI document that says what a route reads of a body it passes on."""
+    schema = {"type": "object", "properties": properties, "additionalProperties": True}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+@router.post(
+    "/v1/chat/completions",
+    openapi_extra=takes(
+        model={"type": "string"},
+        messages={"type": "array", "items": {"type": "object"}},
+        stream={"type": "boolean"},
+    ),
+)
+async def chat_completions(
+    request: Request, engine: EngineOf, caller: CallerOf, sent: Sent
+) -> Response:
+    """Chat completions, streamed or not; whatever is not ours passes through."""
+    raw, body = sent
+    check_messages(body.get("messages"))
+    ask = ask_of(request.headers, raw, body)
+    return TurnResponse(
+        lambda sink: run_turn(engine, caller, ask, sink), lambda line: ChatSink(line, ask.body)
+    )
+
+
+def check_messages(messages: Any) -> None:
+    """Raise `Invalid` unless these are messages; what is in them is the upstream's to judge."""
+    if not isinstance(messages, list) or not messages:
+        raise Invalid("`messages` must be a list that is not empty.", field="messages")
+    for message in messages:  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(message, dict):
+            raise Invalid("`messages` must hold objects.", field="messages")
+
+
+class ModelShown(BaseModel):
+    """A model, as clients list it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str
+
+
+class ModelList(BaseModel):
+    """All models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelShown]
+
+
+@router.get("/v1/models")
+async def models(engine: EngineOf, caller: CallerOf) -> ModelList:
+    """The models of every upstream, and the built-in one."""
+    found = await list_models(engine, caller)
+    return ModelList(
+        data=[ModelShown(id=each.id, created=each.created, owned_by=each.owner) for each in found]
+    )
+
+
+@router.get("/v1/models/{model:path}")
+async def model(engine: EngineOf, caller: CallerOf, model: str) -> ModelShown:
+    """One model."""
+    found = await find_model(engine, caller, model)
+    return ModelShown(id=found.id, created=found.created, owned_by=found.owner)
+
+
+class NewEmbeddings(Body):
+    """`POST /v1/embeddings`."""
+
+    input: str | list[str]
+    model: str = ""
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(default=None, ge=1)
+
+
+class EmbeddingShown(BaseModel):
+    """One vector."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(BaseModel):
+    """What it cost: nothing."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(BaseModel):
+    """Vectors in the order of the texts."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingShown]
+    model: str
+    usage: EmbeddingUsage
+
+
+@router.post("/v1/embeddings")
+async def embeddings(engine: EngineOf, caller: CallerOf, body: NewEmbeddings) -> EmbeddingList:
+    """Vectors of the workspace's own embedder, the one its memories are found by."""
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    found = await embed(engine, caller, texts)
+    if body.dimensions not in {None, found.dimension}:
+        raise Invalid(
+            f"`dimensions` must be {found.dimension}, what the model makes.", field="dimensions"
+        )
+    words = sum(len(text.split()) for text in texts)
+    return EmbeddingList(
+        data=[
+            EmbeddingShown(index=index, embedding=_numbers(vector, body.encoding_format))
+            for index, vector in enumerate(found.vectors)
+        ],
+        model=found.model,
+        usage=EmbeddingUsage(prompt_tokens=words, total_tokens=words),
+    )
+
+
+def _numbers(vector: list[float], encoding: str) -> list[float] | str:
+    if encoding == "float":
+        return vector
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

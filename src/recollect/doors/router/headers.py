@@ -1,0 +1,98 @@
+"""What a request says of its memory, and what passes between client and upstream."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from starlette.datastructures import Headers
+
+from recollect.engine.inject import Remembered, State
+from recollect.engine.turn import Ask, Begun, Mode
+from recollect.errors import Invalid
+
+Object = dict[str, Any]
+
+_PREFIX = "x-recollect-"
+_LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,255}")
+# Whatever else a client sends stays here: cookies, forwarding headers and our own above all.
+_UPWARD = {"traceparent", "tracestate", "idempotency-key"}
+_UPWARD_PREFIXES = ("openai-", "x-stainless-")
+_DOWNWARD = {"retry-after", "retry-after-ms", "openai-processing-ms", "openai-model"}
+_MOST_IDS = 20
+
+
+def ask_of(headers: Headers, raw: bytes, body: Object) -> Ask:
+    """The turn a request asks for: its memory mode, thread, user and agent, and the rest of it.
+
+    Each may stand in a header or, by the same name, in `metadata`, from where it goes no further.
+    """
+    metadata = body.get("metadata")
+    told = cast("Object", metadata) if isinstance(metadata, dict) else {}
+    ours = {name.lower(): value for name, value in told.items() if _is_ours(name)}
+
+    def value(name: str) -> str | None:
+        found = headers.get(_PREFIX + name) or ours.get(_PREFIX + name)
+        if found is None:
+            return None
+        if not isinstance(found, str) or not _LABEL.fullmatch(found):
+            raise Invalid(f"`X-Recollect-{name.title()}` is not acceptable.", field=name)
+        return found
+
+    if ours:
+        rest = {name: each for name, each in told.items() if not _is_ours(name)}
+        body = {name: each for name, each in body.items() if name != "metadata"}
+        body = {**body, "metadata": rest} if rest else body
+        raw = b""
+    user = body.get("user")
+    return Ask(
+        raw=raw,
+        body=body,
+        mode=_mode(value("memory")),
+        thread=value("thread"),
+        subject=value("user") or (user if isinstance(user, str) and user else None),
+        agent=value("agent"),
+        headers=_upward(headers),
+    )
+
+
+def downward(begun: Begun) -> dict[str, str]:
+    """The headers a client gets: a few of the upstream's, and what memory had to do."""
+    found = {
+        name.lower(): value
+        for name, value in begun.headers.items()
+        if name.lower() in _DOWNWARD or name.lower().startswith("x-ratelimit-")
+    }
+    if "x-request-id" in begun.headers:
+        found["x-upstream-request-id"] = begun.headers["x-request-id"]
+    return {**found, **_memory(begun.remembered)}
+
+
+def _memory(remembered: Remembered) -> dict[str, str]:
+    shown = {"x-recollect-memory": str(remembered.state)}
+    if remembered.state is not State.OFF:
+        shown["x-recollect-memory-ms"] = str(remembered.took_ms)
+    if remembered.codes:
+        ids = [f"mem_{code}" for code in remembered.codes[:_MOST_IDS]]
+        shown["x-recollect-memory-ids"] = ",".join(ids)
+    return shown
+
+
+def _is_ours(name: str) -> bool:
+    return name.lower().startswith(_PREFIX)
+
+
+def _mode(text: str | None) -> Mode:
+    try:
+        return Mode((text or "on").lower())
+    except ValueError:
+        raise Invalid(
+            "`X-Recollect-Memory` must be on, read, write or off.", field="memory"
+        ) from None
+
+
+def _upward(headers: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in headers.items()
+        if name.lower() in _UPWARD or name.lower().startswith(_UPWARD_PREFIXES)
+    }

@@ -1,0 +1,85 @@
+"""Which models there are, and vectors for whoever wants them."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from recollect.domain import Caller, Right
+from recollect.engine.core import Engine
+from recollect.errors import Invalid, NotFound, Unavailable
+from recollect.models.chat import Route
+from recollect.models.embed import Purpose
+
+_OWNER = "recollect"
+_MOST_TEXTS = 2_048
+_MODELS_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model by the name a request gives it."""
+
+    id: str
+    created: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors, and the model that made them."""
+
+    model: str
+    dimension: int
+    vectors: list[list[float]]
+
+
+async def list_models(engine: Engine, caller: Caller) -> list[Model]:
+    """Every model that can be asked for; an upstream that is down has none just now."""
+    caller.require(Right.READ)
+    upstreams = engine.chats.upstreams
+    listed = await asyncio.gather(*(_listed(name, each) for name, each in upstreams.items()))
+    builtin = [Model(name, 0, _OWNER) for name in engine.chats.builtin]
+    return [*builtin, *(model for found in listed for model in found)]
+
+
+async def find_model(engine: Engine, caller: Caller, name: str) -> Model:
+    """One model; raise `NotFound` where nobody has it."""
+    found = await list_models(engine, caller)
+    for model in found:
+        if model.id == name:
+            return model
+    raise NotFound("model")
+
+
+async def embed(engine: Engine, caller: Caller, texts: Sequence[str]) -> Embedded:
+    """Vectors of texts by the server's own embedder."""
+    caller.require(Right.READ)
+    if not texts or not all(text.strip() for text in texts) or len(texts) > _MOST_TEXTS:
+        raise Invalid(
+            f"`input` must be a text, or 1 to {_MOST_TEXTS:,} texts, none empty.", field="input"
+        )
+    embedder = engine.embedders.configured(None)
+    vectors = await embedder.embed(list(texts), Purpose.PASSAGE)
+    return Embedded(
+        embedder.identity.model,
+        int(vectors[0].size),
+        [[float(number) for number in vector] for vector in vectors],
+    )
+
+
+async def _listed(prefix: str, route: Route) -> list[Model]:
+    try:
+        async with asyncio.timeout(_MODELS_SECONDS):
+            told = await route.chat.get("/models")
+        data = cast("list[Any]", told["data"])
+        return [
+            Model(
+                f"{prefix}/{each['id']}" if prefix else str(each["id"]),
+                int(each.get("created") or 0),
+                str(each.get("owned_by") or prefix or "upstream"),
+            )
+            for each in data
+        ]
+    except (Unavailable, TimeoutError, KeyError, TypeError, ValueError, AttributeError):
+        return []

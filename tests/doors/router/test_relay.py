@@ -1,0 +1,292 @@
+"""What passes through: requests, answers, refusals and failures, streamed or not."""
+
+import base64
+import json
+import struct
+from dataclasses import replace
+
+import pytest
+
+from recollect.models.chats import Chats
+from recollect.models.librarian import NAME, Librarian
+from tests.doors.router.conftest import Object, Routed
+from tests.support.house import serve, visit
+from tests.support.upstream import Call, Raw, Say, events_of
+
+pytestmark = pytest.mark.anyio
+
+OFF = {"X-Recollect-Memory": "off"}
+
+
+async def test_with_memory_off_the_bytes_go_through_untouched(routed: Routed) -> None:
+    sent = (
+        b'{ "model":"m1","seed":7, "x_unknown":{"b":1.50,"a":"\\u00fc"},\n'
+        b'"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,"}}]}],'
+        b'"logprobs":true,"stop":["a"],"response_format":{"type":"json_object"},"n":2}'
+    )
+    headers = {"content-type": "application/json", **OFF}
+
+    answer = await routed.http.post("/v1/chat/completions", content=sent, headers=headers)
+
+    assert answer.status_code == 200
+    assert routed.last.body == sent
+    assert answer.headers["x-recollect-memory"] == "off"
+
+
+async def test_the_answer_comes_back_as_the_upstream_sent_it(routed: Routed) -> None:
+    raw = json.dumps(
+        {
+            "id": "x", "object": "chat.completion", "created": 1, "model": "m1", "x_more": [1.50],
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi", "reasoning_content": "hm"}, "logprobs": {"content": []}, "finish_reason": "stop"}],
+        }
+    ).encode() + b"\n"  # fmt: skip
+    routed.upstream.script = [Raw([raw], content_type="application/json")]
+
+    answer = await routed.chat("Hello?")
+
+    assert answer.content == raw
+
+
+async def test_a_stream_comes_back_as_the_upstream_sent_it(routed: Routed) -> None:
+    routed.upstream.script = [Say("One two three.", extra={"x_more": 1})]
+    plain = await routed.chat("Hello?", stream=True, headers=OFF)
+    assert plain.content.endswith(b"data: [DONE]\n\n")
+
+    routed.upstream.script = [Say("One two three.", extra={"x_more": 1})]
+    answer = await routed.chat("Hello?", stream=True)
+
+    shown = [each async for each in events_of(answer)]
+    assert shown == [each async for each in events_of(plain)]
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+async def test_usage_is_shown_to_whoever_asked_for_it(routed: Routed) -> None:
+    answer = await routed.chat("Hi", stream=True, stream_options={"include_usage": True})
+
+    shown = [each async for each in events_of(answer)]
+    assert shown[-1] == "[DONE]"
+    assert shown[-2]["choices"] == []
+    assert shown[-2]["usage"] == {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    assert all("usage" not in each for each in shown[:-2])
+
+
+async def test_our_headers_and_theirs_stay_apart(routed: Routed) -> None:
+    await routed.chat(
+        "Hi",
+        headers={
+            "Cookie": "session=secret",
+            "X-Forwarded-For": "10.0.0.1",
+            "X-Recollect-User": "ana",
+            "traceparent": "00-aa-bb-01",
+            "OpenAI-Beta": "x",
+        },
+    )
+
+    sent = routed.last.headers
+    assert sent["authorization"] == "Bearer sk-upstream"
+    assert (sent["traceparent"], sent["openai-beta"]) == ("00-aa-bb-01", "x")
+    assert not {"cookie", "x-forwarded-for", "x-recollect-user"} & set(sent)
+
+
+async def test_metadata_of_ours_goes_no_further(routed: Routed) -> None:
+    await routed.chat("Hi", metadata={"x-recollect-user": "ana", "trace": "1"})
+    assert routed.last.json["metadata"] == {"trace": "1"}
+
+    await routed.chat("Hi", metadata={"X-Recollect-Memory": "off"})
+    assert "metadata" not in routed.last.json
+    assert routed.last.tools == []
+
+
+@pytest.mark.parametrize("how", ["whole", "streamed"])
+async def test_a_refusal_comes_back_in_the_upstreams_own_words(routed: Routed, how: str) -> None:
+    told = b'{"error": {"message": "Too hot. Key sk-upstream.", "type": "t", "code": "c"}}'
+    routed.upstream.script = [
+        Raw([told], status=429, content_type="application/json", headers={"retry-after": "7"})
+    ]
+
+    answer = await routed.chat("Hi", stream=how == "streamed")
+
+    assert answer.status_code == 429
+    assert answer.headers["retry-after"] == "7"
+    assert answer.json()["error"]["message"] == "Too hot. Key [redacted]."
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
+async def test_a_failure_of_the_upstream_is_a_bad_gateway(routed: Routed, status: int) -> None:
+    routed.upstream.script = [Raw([b"<html>at 10.0.0.1</html>"], status, "text/html")]
+
+    answer = await routed.chat("Hi")
+
+    assert answer.status_code == 502
+    assert answer.json()["error"]["code"] == "upstream_error"
+    assert "10.0.0.1" not in answer.text
+
+
+@pytest.mark.parametrize("how", ["whole", "streamed"])
+async def test_garbage_for_an_answer_is_an_error(routed: Routed, how: str) -> None:
+    routed.upstream.script = [Raw([b"data: <html>\n\n"])]
+
+    answer = await routed.chat("Hi", stream=how == "streamed")
+
+    if how == "streamed":
+        [told] = [each async for each in events_of(answer)]
+        assert told["error"]["code"] == "upstream_error"
+    else:
+        assert answer.status_code == 502
+
+
+async def test_half_a_stream_ends_with_an_error_and_no_done(routed: Routed) -> None:
+    parts = Say("One two three.").events("m1", with_usage=False)
+    routed.upstream.script = [Raw(parts[:3], breaks=True)]
+
+    answer = await routed.chat("Hi", stream=True)
+
+    shown = [each async for each in events_of(answer)]
+    assert shown[-1]["error"]["type"] == "server_error"
+    assert [each["choices"][0]["delta"].get("content") for each in shown[:-1]] == [
+        "",
+        "One",
+        " two",
+    ]
+
+
+async def test_a_stream_that_stops_without_an_end_is_an_error(routed: Routed) -> None:
+    routed.upstream.script = [Raw(Say("One two.").events("m1", with_usage=False)[:2])]
+
+    answer = await routed.chat("Hi", stream=True)
+
+    assert [each async for each in events_of(answer)][-1]["error"]
+
+
+async def test_silence_is_given_up(routed: Routed) -> None:
+    routed.upstream.script = [Raw([b"data: "], hangs=True)]
+
+    answer = await routed.chat("Hi", stream=True)
+
+    [told] = [each async for each in events_of(answer)]
+    assert told["error"]["code"] == "upstream_timeout"
+
+
+async def test_a_model_that_never_stops_fills_nobodys_memory(routed: Routed) -> None:
+    looped = "again and again " * 19_334  # 58,000 words
+    routed.upstream.script = [Say(looped)]
+
+    answer = await routed.chat("Tell me.", stream=True, headers={"X-Recollect-Thread": "loop"})
+
+    said = [
+        each["choices"][0]["delta"].get("content", "")
+        async for each in events_of(answer)
+        if each != "[DONE]"
+    ]
+    assert "".join(said) == looped
+    async with routed.engine.pool.everywhere() as db:
+        rows = await (
+            await db.execute(
+                "SELECT max(length(content)) FROM message WHERE workspace_id = %s",
+                [routed.caller.workspace_id],
+            )
+        ).fetchone()
+    assert rows is not None
+    assert rows[0] <= 100_000 + 20
+
+
+async def test_a_model_that_refuses_tools_is_asked_without_them(routed: Routed) -> None:
+    no = Raw([b'{"error": {"message": "m1 does not support tools"}}'], 400, "application/json")
+    routed.upstream.script = [no]
+
+    answer = await routed.chat("Hi")
+    assert answer.status_code == 200
+    assert routed.last.tools == []
+
+    await routed.chat("Hi again")
+    assert len(routed.upstream.asked) == 3
+    assert routed.last.tools == []
+
+
+async def test_an_unknown_model_is_not_found_where_there_is_no_upstream(routed: Routed) -> None:
+    alone = replace(routed.engine, chats=Chats(builtin={NAME: Librarian()}))
+    async with visit(serve(alone), Authorization=f"Bearer {routed.key}") as http:
+        answer = await http.post(
+            "/v1/chat/completions",
+            json={"model": "gpt", "messages": [{"role": "user", "content": "Hi"}]},
+        )
+
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{", "json_parse_error"),
+        (b"[]", "invalid_request"),
+        (b'{"model": "m1"}', "invalid_request"),
+        (b'{"model": "m1", "messages": []}', "invalid_request"),
+        (b'{"model": "m1", "messages": ["hi"]}', "invalid_request"),
+    ],
+)
+async def test_N19_bad_requests_get_the_openai_object(
+    routed: Routed, body: bytes, code: str
+) -> None:
+    answer = await routed.http.post(
+        "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
+    )
+
+    assert answer.status_code == 400
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+    assert answer.json()["error"]["code"] == code
+
+
+async def test_N19_a_bad_key_is_an_authentication_error(routed: Routed) -> None:
+    answer = await routed.http.get("/v1/models", headers={"Authorization": "Bearer rk_no"})
+
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == "authentication_error"
+
+
+async def test_models_are_listed_and_found(routed: Routed) -> None:
+    listed = (await routed.http.get("/v1/models")).json()
+    assert [each["id"] for each in listed["data"]] == ["recollect-librarian", "m1"]
+
+    assert (await routed.http.get("/v1/models/m1")).json()["object"] == "model"
+    missing = await routed.http.get("/v1/models/org/none")
+    assert missing.status_code == 404
+    assert missing.json()["error"]["code"] == "model_not_found"
+
+
+async def test_embeddings_come_as_numbers_or_as_base64(routed: Routed) -> None:
+    floats = await routed.http.post("/v1/embeddings", json={"input": ["a", "b"], "model": "x"})
+    packed = await routed.http.post(
+        "/v1/embeddings", json={"input": "a", "model": "x", "encoding_format": "base64"}
+    )
+
+    vectors = [each["embedding"] for each in floats.json()["data"]]
+    assert len(vectors) == 2
+    unpacked = struct.unpack("<8f", base64.b64decode(packed.json()["data"][0]["embedding"]))
+    assert list(unpacked) == pytest.approx(vectors[0])
+
+
+async def test_client_tools_pass_and_are_numbered_from_zero(routed: Routed) -> None:
+    tool: Object = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
+    routed.upstream.script = [
+        Say(
+            None,
+            [
+                Call("x_recall_memory", {"query": "city"}, "call_r"),
+                Call("get_weather", {"city": "Oslo"}, "call_w"),
+            ],
+        )
+    ]
+
+    answer = await routed.chat("Weather?", stream=True, tools=[tool])
+
+    deltas = [
+        call
+        async for each in events_of(answer)
+        if each != "[DONE]" and each["choices"]
+        for call in each["choices"][0]["delta"].get("tool_calls", [])
+    ]
+    assert {each["index"] for each in deltas} == {0}
+    assert [each["id"] for each in deltas if "id" in each] == ["call_w"]
+    assert "".join(each["function"]["arguments"] for each in deltas) == '{"city": "Oslo"}'
