@@ -37,6 +37,8 @@ class Context:
     channel: Channel | None = None
     thread_id: ThreadId | None = None
     said: str = ""
+    # Whether the turn may be learnt from.
+    learns: bool = False
     # Models number their calls as they like; with the turn's name the number is unique.
     turn: str = ""
 
@@ -168,7 +170,7 @@ def _entry(number: int, hit: Hit, kind: str) -> str:
 
 async def _completed(engine: Engine, caller: Caller, context: Context, call: Call) -> None:
     """Every completed call leaves one lesson."""
-    if Right.WRITE not in caller.rights:
+    if not context.learns:
         return
     lesson = lesson_of(caller, _lesson(engine, context, call))
     async with engine.writing(caller) as db:

@@ -86,7 +86,7 @@ async def _remember(
     places = user_places(messages, seed)
     async with engine.reading(caller) as db:
         stable = await injections.stable(
-            db, caller.workspace_id, context.visible, limit=_MOST_STABLE, now=engine.now()
+            db, caller, context.visible, limit=_MOST_STABLE, now=engine.now()
         )
         placed = await injections.find(db, caller.workspace_id, list(places.values()))
         hidden = await _hidden(db, caller, messages)
@@ -162,7 +162,7 @@ async def _known(
     ids = [memory_id for each in placed.values() for memory_id in each.memory_ids]
     if not ids:
         return {}
-    found = await memories.find_all(db, caller.workspace_id, ids, engine.now())
+    found = await memories.find_all(db, caller, ids, engine.now())
     seen = {None, context.subject}
     return {
         memory_id: memory

@@ -189,6 +189,7 @@ class _Turn:
             subject=ask.subject,
             channel=self._channel() if writes else None,
             said=_user_text(self._messages),
+            learns=writes,
             turn=uuid4().hex,
         )
         if reads:
@@ -482,7 +483,9 @@ class _Turn:
 
     async def _run(self, call: Call) -> Ran:
         # Shielded: what a tool has begun to save is saved, with its lesson, though the client goes.
-        result = await asyncio.shield(builtins.run(self._engine, self._caller, self._context, call))
+        self._calls += 1
+        context = replace(self._context, turn=f"{self._context.turn} {self._calls}")
+        result = await asyncio.shield(builtins.run(self._engine, self._caller, context, call))
         ran = Ran(call, result)
         await self._sink.ran(ran)
         return ran

@@ -8,9 +8,10 @@ from typing import Any
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from recollect.domain import Filter, Memory, MemoryId, WorkspaceId
-from recollect.store.memories import LIVE, MATCHES, alive, find_all, matching
+from recollect.domain import Caller, Filter, Memory, MemoryId, WorkspaceId
+from recollect.store.memories import MATCHES, find_all, matching
 from recollect.store.pool import Db
+from recollect.store.visible import VISIBLE, visible_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +71,21 @@ _STABLE = f"""
     SELECT m.id
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND (m.pinned OR m.kind = 'identity')
-        AND {LIVE} AND {MATCHES}
+        AND {VISIBLE} AND {MATCHES}
     ORDER BY m.created_at, m.id
     LIMIT %(limit)s
 """
 
 
 async def stable(
-    db: Db, workspace_id: WorkspaceId, wanted: Filter, *, limit: int, now: datetime
+    db: Db, caller: Caller, wanted: Filter, *, limit: int, now: datetime
 ) -> list[Memory]:
     """The memories that every turn is told, oldest first."""
-    values = {"workspace_id": workspace_id, "limit": limit, **alive(now), **matching(wanted)}
+    values = {"limit": limit, **visible_to(caller, now), **matching(wanted)}
     ids = [row[0] for row in await (await db.execute(_STABLE, values)).fetchall()]
     if not ids:
         return []
-    found = await find_all(db, workspace_id, ids, now)
+    found = await find_all(db, caller, ids, now)
     return [found[each] for each in ids if each in found]
 
 

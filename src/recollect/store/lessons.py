@@ -260,7 +260,7 @@ _IN_SLOT = """
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.metadata ->> 'slot' = %(slot)s
         AND m.metadata ? 'slot' AND m.deleted_at IS NULL AND m.valid_until IS NULL
-        AND m.subject IS NOT DISTINCT FROM %(subject)s
+        AND m.scope = 'workspace' AND m.subject IS NOT DISTINCT FROM %(subject)s
     ORDER BY m.created_at DESC, m.id
     LIMIT 1
 """

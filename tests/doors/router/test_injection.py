@@ -276,6 +276,8 @@ async def test_a_request_chooses_what_memory_does(
 ) -> None:
     await routed.remember(KNOWN)
 
+    if reads:
+        routed.upstream.script = [Say(None, [Call("x_recall_memory", {"query": ASKED})])]
     await routed.chat(ASKED, headers={"X-Recollect-Memory": mode, "X-Recollect-Thread": "t"})
 
     assert (KNOWN in routed.last.prompt) == reads
