@@ -11,8 +11,9 @@ from uuid import uuid4
 import structlog
 
 from recollect.domain import WorkspaceId
-from recollect.engine import indexing, maintain, spaces, wear
+from recollect.engine import indexing, learning, maintain, spaces, wear
 from recollect.engine.core import Engine
+from recollect.engine.learn import distil_lessons
 from recollect.engine.spaces import Heartbeat
 from recollect.errors import Unavailable
 from recollect.logs import frames
@@ -28,6 +29,7 @@ HANDLERS: Mapping[str, Run] = {
     spaces.DROP: spaces.drop_vectors,
     wear.WEAR.kind: wear.wear_down,
     indexing.INDEX.kind: indexing.index_vectors,
+    learning.DISTIL.kind: distil_lessons,
 }
 
 LEASE = timedelta(seconds=60)

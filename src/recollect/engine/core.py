@@ -31,6 +31,10 @@ class Engine:
     injection_deadline: timedelta = timedelta(seconds=1)
     # What is less relevant than this is not told to a model unasked.
     injection_floor: float = 0.6
+    # Whether what is learnt waits for a person to accept it.
+    is_reviewed: bool = False
+    # Who distils lessons, a `Distiller`; None: whoever the configured models make it.
+    distiller: object | None = None
     # Tokens a workspace may use a day; 0: no limit.
     daily_tokens: int = 0
     spaces: SpaceCache = field(default_factory=SpaceCache)

@@ -5,9 +5,20 @@ from datetime import timedelta
 from recollect.engine import spaces, wear
 from recollect.engine.core import Engine
 from recollect.engine.indexing import plan_indexes
-from recollect.store import idempotency, identity, jobs, threads, words
+from recollect.store import (
+    idempotency,
+    identity,
+    injections,
+    jobs,
+    lessons,
+    responses,
+    threads,
+    words,
+)
 
 _DONE_KEPT = timedelta(days=7)
+# What a conversation needs to go on where it was left.
+_TURNS_KEPT = timedelta(days=30)
 _BATCH = 1_000
 
 
@@ -19,6 +30,9 @@ async def tidy(engine: Engine) -> None:
     async with engine.pool.everywhere() as db:
         await jobs.sweep(db, now - _DONE_KEPT, _BATCH)
         await idempotency.sweep(db, now)
+        await injections.sweep(db, now - _TURNS_KEPT, _BATCH)
+        await responses.sweep(db, now - _TURNS_KEPT, _BATCH)
+        await lessons.sweep(db, now - _TURNS_KEPT, _BATCH)
         await threads.empty_expired(db, now, _BATCH)
         crowded = await words.crowded_tallies(db)
     await plan_indexes(engine)

@@ -20,7 +20,7 @@ _SHAPES = re.compile(
 _TOLD = re.compile(
     r"""
     (?P<said>\b(?:password|passphrase|passcode|pass\ ?word|pin(?:\ code)?|api[ _-]?key
-        |secret(?:[ _-]key)?|access[ _-]token|auth[ _-]token|bearer)\b
+        |(?:client|app)[ _-]secret|secret[ _-]key|access[ _-]token|auth[ _-]token|bearer)\b
         (?:\ (?:for|to|of)\ [\w'. -]{1,40}?)?
         \s*(?:is|=|:|was|are)\s*)
     (?P<secret>["'`]?[^\s"'`,;]{4,}["'`]?)
