@@ -158,7 +158,7 @@ async def test_a_distiller_that_is_down_is_asked_again_and_paid_once(
     stub = Stub(Candidate("A.", "fact", "said"))
     house = replace(engine, distiller=stub)
     stub.is_down = True
-    await say(house, caller, "said")
+    await say(house, caller, "said when it was down")
     await drain(house)
     assert await stored(house, caller) == []
 
@@ -168,7 +168,8 @@ async def test_a_distiller_that_is_down_is_asked_again_and_paid_once(
     await drain(house)
 
     assert len(await stored(house, caller)) == 1
-    assert len(stub.asked) == 2
+    # The queue is everybody's: other tests' lessons may be among them.
+    assert stub.asked.count("said when it was down") == 2
 
 
 async def test_with_review_on_a_person_decides(engine: Engine, caller: Caller) -> None:
@@ -253,4 +254,5 @@ async def test_a_budget_stops_background_work_before_it_is_exceeded(
         "SELECT count(*) FROM lesson WHERE workspace_id = %s AND state = 'pending'",
         caller.workspace_id,
     )
-    assert waiting == 50 - len(endpoint.asked)
+    own = [each for each in endpoint.asked if "cats" in each.prompt]
+    assert waiting == 50 - len(own)

@@ -10,7 +10,6 @@ from typing import Any
 import structlog
 
 from recollect.domain import Caller, Memory, MemoryId, Right
-from recollect.engine import spaces
 from recollect.engine.builtins import Context
 from recollect.engine.core import Engine
 from recollect.engine.fence import fenced, new_suffix, stable_suffix, unfenced
@@ -135,12 +134,7 @@ async def _recalled(
         query, limit=_MOST_RECALLED, threshold=engine.injection_floor, wanted=context.visible
     )
     found = await recall(engine, caller, ask)
-    is_degraded = found.is_degraded
-    if is_degraded:
-        # Where nothing has a vector yet, there is no meaning to miss.
-        space = await spaces.current_space(engine, caller.workspace_id)
-        is_degraded = space.serving is not None
-    return [hit.memory for hit in found.hits if hit.memory.id not in told], is_degraded
+    return [hit.memory for hit in found.hits if hit.memory.id not in told], found.is_degraded
 
 
 def _injection(before: Injection | None, place: bytes, recalled: Sequence[Memory]) -> Injection:
