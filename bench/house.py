@@ -3,14 +3,21 @@
 import asyncio
 import os
 import re
+import shutil
 import signal
 import sys
-from contextlib import suppress
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 from bench.visitor import visit
+from recollect.compose import Database, open_engine
+from recollect.embedded import Attached
+from recollect.engine.core import Engine
+from recollect.settings import Settings
 
 _START_SECONDS = 120
 _STOP_SECONDS = 30
@@ -60,6 +67,29 @@ async def stop(server: Server) -> None:
     except TimeoutError:
         server.process.kill()
         await server.process.wait()
+
+
+@contextmanager
+def base(given: Path | None) -> Generator[Path]:
+    """Where the databases go: a directory that is kept, or one that goes with the run."""
+    if given:
+        given.mkdir(parents=True, exist_ok=True)
+        yield given.resolve()
+        return
+    made = Path(tempfile.mkdtemp(prefix="recollect-bench-", dir="/tmp"))
+    made.chmod(0o711)  # as root, PostgreSQL runs as another user and has to pass
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@asynccontextmanager
+async def engine(attached: Attached) -> AsyncGenerator[Engine]:
+    """An engine of our own on the server's database."""
+    settings = Settings(data_dir=attached.data_dir)
+    async with open_engine(settings, Database(attached.url)) as opened:
+        yield opened
 
 
 def server_mib(server: Server) -> float:

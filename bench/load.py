@@ -11,11 +11,8 @@ import asyncio
 import json
 import os
 import platform
-import shutil
 import signal
-import tempfile
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +28,10 @@ from bench.house import Server
 from bench.seed import Tenant, fill
 from bench.table import Room
 from bench.visitor import visit
-from recollect.compose import Database, open_engine
 from recollect.embedded import Attached, attach
 from recollect.engine.core import Engine
 from recollect.engine.keys import create_key
 from recollect.models.embed import Purpose
-from recollect.settings import Settings
 from recollect.store import identity
 
 _STARTS = 3
@@ -71,7 +66,7 @@ def main() -> None:
 
 
 async def _run(options: Options) -> list[dict[str, Any]]:
-    with _base(options.data_dir) as base:
+    with house.base(options.data_dir) as base:
         return [
             await _scenario(base, size, workspaces, options)
             for size in options.sizes
@@ -104,7 +99,7 @@ async def _furnish(data_dir: Path, size: int, workspaces: int) -> None:
     server = await house.start(data_dir)
     try:
         with await asyncio.to_thread(attach, data_dir) as attached:
-            async with _engine(attached) as engine:
+            async with house.engine(attached) as engine:
                 if await _count(attached.admin_url) >= size:
                     return
                 tenants = await _settle(engine, server.port, workspaces)
@@ -171,7 +166,7 @@ async def _measured(
     memories = await _count(attached.admin_url)
     print(f"{memories:,} are there, with what earlier runs have saved", flush=True)
     most = max(options.clients)
-    async with _engine(attached) as engine:
+    async with house.engine(attached) as engine:
         tenants = await _tenants(engine)
         assert len(tenants) == workspaces
         floor = Floor(engine.embedders.configured(None), await connect(attached.admin_url, most))
@@ -246,28 +241,6 @@ _DISK = """
 async def _disk(url: str) -> dict[str, int]:
     async with await psycopg.AsyncConnection.connect(url) as db:
         return {row[0]: row[1] for row in await (await db.execute(_DISK)).fetchall()}
-
-
-@asynccontextmanager
-async def _engine(attached: Attached) -> AsyncGenerator[Engine]:
-    settings = Settings(data_dir=attached.data_dir)
-    async with open_engine(settings, Database(attached.url)) as engine:
-        yield engine
-
-
-@contextmanager
-def _base(given: Path | None) -> Generator[Path]:
-    """Where the databases go: a directory that is kept, or one that goes with the run."""
-    if given:
-        given.mkdir(parents=True, exist_ok=True)
-        yield given.resolve()
-        return
-    base = Path(tempfile.mkdtemp(prefix="recollect-bench-", dir="/tmp"))
-    base.chmod(0o711)  # as root, PostgreSQL runs as another user and has to pass
-    try:
-        yield base
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
 
 
 def _options() -> Options:

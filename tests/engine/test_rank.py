@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from recollect.domain import MemoryId, Relation
 from recollect.engine.decay import decayed
-from recollect.engine.rank import Fused, Scored, Source, Traits, fuse, ordered, spread
+from recollect.engine.evidence import Traits
+from recollect.engine.rank import Fused, Scored, Source, fuse, ordered, spread
 from recollect.store.links import Step
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -68,6 +68,9 @@ class StubEmbedder:
     def relevance(self, cosine: float) -> float:
         return min(max(cosine, 0.0), 1.0)
 
+    def may_answer(self, cosine: float) -> bool:
+        return True
+
     def likeness(self, cosine: float) -> float:
         return min(max(cosine, 0.0), 1.0)
 

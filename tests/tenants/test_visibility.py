@@ -284,8 +284,8 @@ async def seen_by(engine: Engine, caller: Caller, house: House, way: int) -> set
                 matches = await words.search(db, caller, [["same"]], ANY, limit=100, now=now)
                 return {each.id for each in matches}
             case 6:
-                matches = await words.search_conversations(
-                    db, caller, [["same"]], ANY, limit=100, now=now
+                matches = await words.search_around(
+                    db, caller, [["same"]], ANY, every, limit=100, now=now
                 )
                 return {each.id for each in matches}
             case 7:

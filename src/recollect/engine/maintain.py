@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from recollect.engine import spaces, wear
 from recollect.engine.core import Engine
+from recollect.engine.counting import plan_counts
 from recollect.engine.indexing import plan_indexes
 from recollect.store import (
     idempotency,
@@ -36,6 +37,7 @@ async def tidy(engine: Engine) -> None:
         await threads.empty_expired(db, now, _BATCH)
         crowded = await words.crowded_tallies(db)
     await plan_indexes(engine)
+    await plan_counts(engine)
     for workspace_id in crowded:
         async with engine.pool.writing(workspace_id) as db:
             await words.fold_tally(db, workspace_id)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from math import fsum
 
-from recollect.domain import MemoryId, Relation, ThreadId
+from recollect.domain import MemoryId, Relation
+from recollect.engine.evidence import Traits
 from recollect.store.links import Step
 
 RRF_K = 60  # the original paper's value, not tuned; the contract states it
@@ -76,68 +76,6 @@ def fuse(lists: Mapping[Source, Sequence[Scored]]) -> list[Fused]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What breaks a tie between memories of equal score."""
-
-    importance: float
-    is_same_thread: bool
-    created_at: datetime
-
-
-# What else speaks for a candidate, beside its own score as a share of the best one's: the best of
-# its thread, and that it was said by somebody whom the question names. Both were chosen while
-# looking at LoCoMo and RealMem, so what they gain there says little about other sets.
-THREAD_SHARE = 0.5
-SPEAKER_BONUS = 0.15
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A candidate of one list: its score there, its thread, and whether its speaker is named."""
-
-    memory_id: MemoryId
-    score: float
-    traits: Traits
-    thread_id: ThreadId | None = None
-    is_named: bool = False
-
-
-def by_evidence(found: Sequence[Evidence]) -> list[Scored]:
-    """Candidates of one list, best first, by their own score and by the company it keeps.
-
-    A conversation that has one strong hit is probably the one that is meant. A memory of no thread
-    is a thread by itself, so without threads and names the order is that of the scores alone.
-    """
-    most = max((each.score for each in found), default=0.0)
-    if most <= 0:
-        return [Scored(each.memory_id, each.score) for each in found]
-    best: dict[ThreadId, float] = {}
-    for each in found:
-        if each.thread_id is not None:
-            best[each.thread_id] = max(each.score, best.get(each.thread_id, each.score))
-
-    def place(each: Evidence) -> tuple[float, float, bool, float]:
-        company = each.score if each.thread_id is None else best[each.thread_id]
-        weight = (each.score + THREAD_SHARE * company) / most + SPEAKER_BONUS * each.is_named
-        return (-weight, *_breaking_ties(each.traits))
-
-    return [Scored(each.memory_id, each.score) for each in sorted(found, key=place)]
-
-
-def is_named(speaker: str | None, query: str) -> bool:
-    """Whether the question names the one who said it."""
-    if not speaker:
-        return False
-    asked = {word.strip("?!.,;:'\"").removesuffix("'s").casefold() for word in query.split()}
-    return any(word.casefold() in asked for word in speaker.split())
-
-
-def _breaking_ties(traits: Traits) -> tuple[float, bool, float]:
-    """The more important first, then the asker's own thread, then the newer one."""
-    return -traits.importance, not traits.is_same_thread, -traits.created_at.timestamp()
-
-
 def ordered(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list[Fused]:
     """Best first; ties go to importance, then the asker's own thread, then the newer one.
 
@@ -147,7 +85,7 @@ def ordered(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list[F
     def place(each: Fused) -> tuple[float, float, bool, float, bool, str]:
         return (
             -each.score,
-            *_breaking_ties(traits[each.memory_id]),
+            *traits[each.memory_id].order,
             all(listed.source is Source.LINKS for listed in each.places),
             str(each.memory_id),
         )

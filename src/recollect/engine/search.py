@@ -1,6 +1,6 @@
 """Searching by meaning, word and link at once, and browsing; every result can say why."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -17,37 +17,42 @@ from recollect.domain import (
 )
 from recollect.engine import spaces
 from recollect.engine.core import Engine
-from recollect.engine.rank import (
-    Evidence,
-    Listed,
-    Scored,
-    Source,
+from recollect.engine.evidence import (
+    Clue,
     Traits,
-    by_evidence,
-    fuse,
+    addressed,
+    in_order,
     is_named,
-    ordered,
-    spread,
+    newer_first,
+    weigh,
 )
+from recollect.engine.rank import Listed, Scored, Source, fuse, ordered, spread
 from recollect.engine.spaces import Asked
+from recollect.engine.twins import TWIN_FLOOR, is_twin
 from recollect.engine.words import query_terms
 from recollect.errors import Invalid
 from recollect.store import links, memories, threads, vectors, words
 from recollect.store.pool import Db
-from recollect.store.vectors import Candidate
 from recollect.store.words import Match
 
-# How far down each list candidates are taken: a guess with room to spare, not measured yet.
+# How far down each list candidates are taken.
 _DEPTH = 200
 # Links are followed from the heads of the other two lists: further down, what is found by accident
 # would bring its friends.
 _SEEDS = 10
 _MOST_LINKS = 200
+# Beyond so many newer ones, how many there are makes no difference any more.
+_NEWEST = 256
+# How many of the first are compared with one another.
+_CURATED = 20
 
-# What is found by one list alone must clear its floor, or an unrelated question would find
-# whatever happens to be nearest. Both floors are first guesses, not fitted to anything.
-LEAST_RELEVANCE = 0.5
+# A candidate is dropped when neither its meaning nor its own words reach this.
+LEAST_COSINE = 0.15
 LEAST_COVERAGE = 0.3
+# With so many of the question's words in one memory, something was found whatever the vectors say.
+ENOUGH_COVERAGE = 0.5
+# From this likeness on two statements are about the same matter.
+SAME_MATTER = 0.5
 
 
 class Mode(StrEnum):
@@ -99,6 +104,8 @@ class Found:
     findings: list[Finding]
     total: int
     is_degraded: bool = False
+    # How sure it is, 0 to 1, that any of it answers; None when nothing was asked.
+    confidence: float | None = None
 
 
 async def search(engine: Engine, caller: Caller, ask: Search) -> Found:
@@ -140,11 +147,8 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
     # Before the transaction: no connection is held while a model thinks.
     asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
     async with engine.reading(caller) as db:
-        lists = _Lists(ask.query, await _home(db, caller, ask.thread))
-        if asked:
-            lists.take_near(await _near(engine, db, caller, ask, asked), asked)
-        lists.take_matches(await _matches(engine, db, caller, ask))
-        await _follow(engine, db, caller, ask, lists)
+        quest = _Quest(engine, db, caller, ask, asked)
+        lists = await quest.lists()
         best = ordered(fuse(lists.by_source), lists.traits)
         page = best[: ask.limit]
         ids = [each.memory_id for each in page]
@@ -155,123 +159,247 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
         for each in page
         if each.memory_id in known
     ]
-    return Found(findings, len(best), is_degraded=asked is None)
+    return Found(findings, len(best), is_degraded=asked is None, confidence=lists.confidence)
 
 
+@dataclass(slots=True)
 class _Lists:
-    """The three lists as they grow, and what is known of each candidate."""
+    """The three lists, what breaks ties in them, and how sure it is that any of it is meant."""
 
-    def __init__(self, query: str, home: ThreadId | None) -> None:
-        self._query = query
-        self._home = home
-        self.traits: dict[MemoryId, Traits] = {}
-        self.by_source: dict[Source, Sequence[Scored]] = {}
-
-    def take_near(self, near: Sequence[Candidate], asked: Asked) -> None:
-        """The list by meaning, down to what is relevant at all."""
-        kept = [each for each in near if asked.embedder.relevance(each.cosine) >= LEAST_RELEVANCE]
-        self._take(Source.VECTOR, kept, [each.cosine for each in kept])
-
-    def take_matches(self, matches: Sequence[Match]) -> None:
-        """The list by words, down to what shares enough of them; only with the phrases, if any."""
-        kept = [each for each in matches if each.coverage >= LEAST_COVERAGE]
-        if any(each.has_phrases for each in kept):
-            kept = [each for each in kept if each.has_phrases]
-        self._take(Source.WORDS, kept, [each.score for each in kept])
-
-    def take_linked(self, linked: Sequence[Scored], known: dict[MemoryId, Memory]) -> None:
-        """The list by links."""
-        self.by_source[Source.LINKS] = linked
-        for memory in known.values():
-            self.traits.setdefault(memory.id, self._traits(memory))
+    by_source: dict[Source, Sequence[Scored]] = field(
+        default_factory=dict[Source, Sequence[Scored]]
+    )
+    traits: dict[MemoryId, Traits] = field(default_factory=dict[MemoryId, Traits])
+    confidence: float = 0.0
 
     def seeds(self) -> list[MemoryId]:
         """The heads of the lists so far."""
         heads = [each.memory_id for found in self.by_source.values() for each in found[:_SEEDS]]
         return list(dict.fromkeys(heads))
 
-    def _traits(self, each: Candidate | Match | Memory) -> Traits:
+
+class _Quest:
+    """One hybrid search within its transaction."""
+
+    def __init__(
+        self, engine: Engine, db: Db, caller: Caller, ask: Search, asked: Asked | None
+    ) -> None:
+        self._engine = engine
+        self._db = db
+        self._caller = caller
+        self._workspace_id = caller.workspace_id
+        self._ask = ask
+        self._asked = asked
+        self._home: ThreadId | None = None
+        self._now = engine.now()
+
+    async def lists(self) -> _Lists:
+        """Candidates by meaning and words, both in the order of the evidence, and by links."""
+        self._home = await _home(self._db, self._caller, self._ask.thread)
+        near = await self._near()
+        matches = await self._matches(list(near))
+        clues = await self._clues(near, matches)
+        confidence = self._confidence(clues)
+        if not self._is_promising(clues):
+            return _Lists(confidence=confidence)
+        kept = [clue for clue in clues if _is_plausible(clue)]
+        order = await self._curated(kept)
+        lists = _Lists(
+            {
+                Source.VECTOR: [
+                    Scored(clue.memory_id, clue.cosine)
+                    for clue in order
+                    if clue.cosine is not None and clue.cosine >= LEAST_COSINE
+                ],
+                Source.WORDS: [
+                    Scored(clue.memory_id, clue.words) for clue in order if clue.coverage > 0
+                ],
+            },
+            {clue.memory_id: clue.traits for clue in order},
+            confidence,
+        )
+        await self._follow(lists)
+        return lists
+
+    async def _near(self) -> dict[MemoryId, float]:
+        if self._asked is None:
+            return {}
+        found = await vectors.candidates(
+            self._db,
+            self._caller,
+            self._asked.point,
+            self._ask.wanted,
+            limit=_DEPTH,
+            now=self._now,
+            view=self._ask.view,
+        )
+        return {each.id: each.cosine for each in found}
+
+    async def _matches(self, near: Sequence[MemoryId]) -> list[Match]:
+        """The best by words, and those near in meaning with what their words are worth."""
+        query = query_terms(self._ask.query)
+        found = await words.search_around(
+            self._db,
+            self._caller,
+            query.words,
+            self._ask.wanted,
+            near,
+            phrases=query.phrases,
+            limit=_DEPTH,
+            now=self._now,
+            view=self._ask.view,
+        )
+        if any(each.coverage > 0 for each in found):
+            return found
+        fragments = [word for word in self._ask.query.split() if len(word) > 2]
+        parts = await words.containing(
+            self._db,
+            self._caller,
+            fragments,
+            self._ask.wanted,
+            limit=_DEPTH,
+            now=self._now,
+            view=self._ask.view,
+        )
+        held = {each.id for each in parts}
+        return [*parts, *(each for each in found if each.id not in held)]
+
+    async def _clues(self, near: Mapping[MemoryId, float], matches: Sequence[Match]) -> list[Clue]:
+        cosines = dict(near)
+        if self._asked:
+            rest = [each.id for each in matches if each.id not in near]
+            cosines |= await vectors.cosines(self._db, self._workspace_id, self._asked.point, rest)
+        newest = await memories.newest(
+            self._db, self._caller, limit=_NEWEST, now=self._now, view=self._ask.view
+        )
+        newer = {memory_id: place for place, memory_id in enumerate(newest)}
+        return [
+            Clue(
+                each.id,
+                self._traits(each),
+                thread_id=each.thread_id,
+                speaker=each.speaker,
+                cosine=cosines.get(each.id),
+                words=each.score,
+                coverage=each.coverage,
+                has_phrases=each.has_phrases,
+                newer=newer.get(each.id),
+            )
+            for each in matches
+        ]
+
+    def _is_promising(self, clues: Sequence[Clue]) -> bool:
+        """Whether anything found is more than what is always nearest."""
+        if self._asked is None or any(clue.coverage >= ENOUGH_COVERAGE for clue in clues):
+            return True
+        may_answer = self._asked.embedder.may_answer
+        return any(clue.cosine is not None and may_answer(clue.cosine) for clue in clues)
+
+    def _confidence(self, clues: Sequence[Clue]) -> float:
+        """How sure, 0 to 1: the best candidate by meaning and, half as much, by own words."""
+        named = addressed(self._ask.query)
+        said = [clue for clue in clues if is_named(clue.speaker, named)] or clues
+
+        def by_meaning(clue: Clue) -> float:
+            if self._asked is None or clue.cosine is None:
+                return clue.coverage
+            return self._asked.embedder.relevance(clue.cosine)
+
+        return max(((2 * by_meaning(clue) + clue.coverage) / 3 for clue in said), default=0.0)
+
+    async def _curated(self, clues: Sequence[Clue]) -> list[Clue]:
+        """Best first; a later word before the earlier one, a repetition behind everything."""
+        typical = 0.0
+        if self._asked:
+            typical = await vectors.typical_cosine(self._db, self._workspace_id, self._asked.point)
+        weights = weigh(clues, typical, self._ask.query)
+        order = in_order(clues, weights)
+        if self._asked is None or len(order) < 2:
+            return order
+        head, tail = order[:_CURATED], order[_CURATED:]
+        likeness = await self._likeness([clue.memory_id for clue in head], self._asked)
+
+        def are_alike(one: MemoryId, other: MemoryId) -> bool:
+            return likeness.get(frozenset((one, other)), 0.0) >= SAME_MATTER
+
+        head = newer_first(head, weights, are_alike)
+        repeated = await self._repeated(head, likeness)
+        return [
+            *(clue for clue in head if clue.memory_id not in repeated),
+            *tail,
+            *(clue for clue in head if clue.memory_id in repeated),
+        ]
+
+    async def _likeness(
+        self, ids: Sequence[MemoryId], asked: Asked
+    ) -> dict[frozenset[MemoryId], float]:
+        pairs = await vectors.alike(
+            self._db, self._workspace_id, asked.point.generation, ids, least=0.0
+        )
+        return {
+            frozenset((one, other)): asked.embedder.likeness(cosine) for one, other, cosine in pairs
+        }
+
+    async def _repeated(
+        self, head: Sequence[Clue], likeness: Mapping[frozenset[MemoryId], float]
+    ) -> set[MemoryId]:
+        """Those that say again, in the same conversation, what one before them says."""
+        pairs = [
+            (first.memory_id, again.memory_id)
+            for place, again in enumerate(head)
+            for first in head[:place]
+            if first.thread_id is not None
+            and first.thread_id == again.thread_id
+            and likeness.get(frozenset((first.memory_id, again.memory_id)), 0.0) >= TWIN_FLOOR
+        ]
+        if not pairs:
+            return set()
+        ids = list({memory_id for pair in pairs for memory_id in pair})
+        known = await memories.find_all(self._db, self._caller, ids, self._now, self._ask.view)
+        return {
+            again
+            for first, again in pairs
+            if first in known
+            and again in known
+            and is_twin(
+                known[first].content, known[again].content, likeness[frozenset((first, again))]
+            )
+        }
+
+    async def _follow(self, lists: _Lists) -> None:
+        seeds = lists.seeds()
+        steps = await links.follow(
+            self._db,
+            self._caller,
+            seeds,
+            self._ask.wanted,
+            most=_MOST_LINKS,
+            now=self._now,
+            view=self._ask.view,
+        )
+        linked = spread(steps, seeds)
+        if not linked:
+            return
+        known = await memories.find_all(
+            self._db,
+            self._caller,
+            [each.memory_id for each in linked],
+            self._now,
+            self._ask.view,
+        )
+        lists.by_source[Source.LINKS] = [each for each in linked if each.memory_id in known]
+        for memory in known.values():
+            lists.traits.setdefault(memory.id, self._traits(memory))
+
+    def _traits(self, each: Match | Memory) -> Traits:
         is_home = self._home is not None and each.thread_id == self._home
         return Traits(each.importance, is_home, each.created_at)
 
-    def _take(
-        self, source: Source, kept: Sequence[Candidate | Match], scores: Sequence[float]
-    ) -> None:
-        self.traits |= {each.id: self._traits(each) for each in kept}
-        self.by_source[source] = by_evidence(
-            [
-                Evidence(
-                    each.id,
-                    score,
-                    self.traits[each.id],
-                    each.thread_id,
-                    is_named(each.speaker, self._query),
-                )
-                for each, score in zip(kept, scores, strict=True)
-            ]
-        )
 
-
-async def _near(
-    engine: Engine, db: Db, caller: Caller, ask: Search, asked: Asked
-) -> list[Candidate]:
-    return await vectors.candidates(
-        db,
-        caller,
-        asked.point,
-        ask.wanted,
-        limit=_DEPTH,
-        now=engine.now(),
-        view=ask.view,
+def _is_plausible(clue: Clue) -> bool:
+    return clue.coverage >= LEAST_COVERAGE or (
+        clue.cosine is not None and clue.cosine >= LEAST_COSINE
     )
-
-
-async def _matches(engine: Engine, db: Db, caller: Caller, ask: Search) -> list[Match]:
-    query = query_terms(ask.query)
-    found = await words.search_conversations(
-        db,
-        caller,
-        query.words,
-        ask.wanted,
-        phrases=query.phrases,
-        limit=_DEPTH,
-        now=engine.now(),
-        view=ask.view,
-    )
-    if found:
-        return found
-    fragments = [word for word in ask.query.split() if len(word) > 2]
-    return await words.containing(
-        db,
-        caller,
-        fragments,
-        ask.wanted,
-        limit=_DEPTH,
-        now=engine.now(),
-        view=ask.view,
-    )
-
-
-async def _follow(engine: Engine, db: Db, caller: Caller, ask: Search, lists: _Lists) -> None:
-    seeds = lists.seeds()
-    steps = await links.follow(
-        db,
-        caller,
-        seeds,
-        ask.wanted,
-        most=_MOST_LINKS,
-        now=engine.now(),
-        view=ask.view,
-    )
-    linked = spread(steps, seeds)
-    known = await memories.find_all(
-        db,
-        caller,
-        [each.memory_id for each in linked],
-        engine.now(),
-        ask.view,
-    )
-    lists.take_linked([each for each in linked if each.memory_id in known], known)
 
 
 async def _home(db: Db, caller: Caller, thread: Ref | None) -> ThreadId | None:

@@ -89,6 +89,10 @@ class BuiltinEmbedder:
         """How well a passage answers a query, 0 to 1, from the cosine of their vectors."""
         return calibration.relevance(cosine)
 
+    def may_answer(self, cosine: float) -> bool:
+        """Whether the passage is relevant at all, as these scores are meant to be read."""
+        return calibration.may_answer(cosine)
+
     def likeness(self, cosine: float) -> float:
         """How nearly two passages say the same, 0 to 1, from the cosine of their vectors."""
         return calibration.likeness(cosine)

@@ -71,6 +71,15 @@ def relevance(cosine: float) -> float:
     return interpolated(RELEVANCE, cosine)
 
 
+# Below this hardly anything that answers is found: the floor of a generous search.
+LEAST = 0.5
+
+
+def may_answer(cosine: float) -> bool:
+    """Whether a passage may be relevant to a question at all."""
+    return relevance(cosine) >= LEAST
+
+
 def likeness(cosine: float) -> float:
     """How nearly two passages say the same, 0 to 1."""
     return interpolated(LIKENESS, cosine)

@@ -45,6 +45,10 @@ class Embedder(Protocol):
         """How well a passage answers a query, 0 to 1, from the cosine of their vectors."""
         ...
 
+    def may_answer(self, cosine: float) -> bool:
+        """Whether a passage this near may answer a query; True where nobody knows the scale."""
+        ...
+
     def likeness(self, cosine: float) -> float:
         """How nearly two passages say the same, 0 to 1, from the cosine of their vectors."""
         ...

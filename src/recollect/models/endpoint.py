@@ -84,6 +84,10 @@ class EndpointEmbedder:
         """The cosine itself, held between 0 and 1."""
         return min(max(cosine, 0.0), 1.0)
 
+    def may_answer(self, cosine: float) -> bool:  # noqa: ARG002 - the scale is the model's secret
+        """Always: how near an unrelated passage is differs from model to model."""
+        return True
+
     def likeness(self, cosine: float) -> float:
         """The cosine itself, held between 0 and 1."""
         return min(max(cosine, 0.0), 1.0)

@@ -129,18 +129,20 @@ class Step:
     end_importance: float
 
 
-# Both directions, two hops, the strongest links first. The memory at the end of each hop must be
-# one the caller may find; one in between need not match the filter, but it must be alive.
+# Both directions, two hops, the strongest links first; those that somebody made. A link made by
+# likeness leads to what the other lists find by themselves, and would count it twice. The memory
+# at the end of each hop must be one the caller may find; one in between need not match the filter,
+# but it must be alive.
 _FOLLOW = f"""
     WITH first AS (
         SELECT DISTINCT ON (start_id, end_id, relation) * FROM (
             SELECT source_id AS start_id, target_id AS end_id, relation, weight
             FROM association
-            WHERE workspace_id = %(workspace_id)s AND source_id = ANY(%(ids)s)
+            WHERE workspace_id = %(workspace_id)s AND source_id = ANY(%(ids)s) AND is_authored
             UNION ALL
             SELECT target_id, source_id, relation, weight
             FROM association
-            WHERE workspace_id = %(workspace_id)s AND target_id = ANY(%(ids)s)
+            WHERE workspace_id = %(workspace_id)s AND target_id = ANY(%(ids)s) AND is_authored
         ) AS edge
         ORDER BY start_id, end_id, relation, weight DESC
         LIMIT %(most)s
@@ -157,12 +159,12 @@ _FOLLOW = f"""
         SELECT * FROM (
             SELECT e.source_id AS start_id, e.target_id AS end_id, e.relation, e.weight
             FROM association e
-            WHERE e.workspace_id = %(workspace_id)s
+            WHERE e.workspace_id = %(workspace_id)s AND e.is_authored
                 AND e.source_id = ANY(ARRAY(SELECT id FROM way))
             UNION ALL
             SELECT e.target_id, e.source_id, e.relation, e.weight
             FROM association e
-            WHERE e.workspace_id = %(workspace_id)s
+            WHERE e.workspace_id = %(workspace_id)s AND e.is_authored
                 AND e.target_id = ANY(ARRAY(SELECT id FROM way))
         ) AS edge
         WHERE NOT end_id = ANY(%(ids)s)

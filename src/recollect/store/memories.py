@@ -49,9 +49,6 @@ _WITH_THREAD = """
     LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
 """
 
-# Who said it, where a text begins as "Ana: ...".
-SPEAKER = r"substring(left(m.content, 42) from '^([^:\n]+):\s')"
-
 
 MATCHES = """
     (%(thread_id)s::uuid IS NULL OR m.thread_id = %(thread_id)s)
@@ -420,6 +417,22 @@ async def count(db: Db, caller: Caller, wanted: Filter, now: datetime, view: Vie
     values = {**matching(wanted), **visible_to(caller, now, view)}
     row = await (await db.execute(_COUNT, values)).fetchone()
     return row[0] if row else 0
+
+
+_NEWEST = f"""
+    SELECT m.id FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND {VISIBLE}
+    ORDER BY m.created_at DESC, m.id DESC
+    LIMIT %(limit)s
+"""
+
+
+async def newest(
+    db: Db, caller: Caller, *, limit: int, now: datetime, view: View = CURRENT
+) -> list[MemoryId]:
+    """The live memories made last, newest first."""
+    values = {"limit": limit, **visible_to(caller, now, view)}
+    return [MemoryId(row[0]) for row in await (await db.execute(_NEWEST, values)).fetchall()]
 
 
 _SAME_TEXT = f"""

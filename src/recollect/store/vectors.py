@@ -10,8 +10,8 @@ from pgvector import HalfVector
 from psycopg import sql
 from psycopg.rows import class_row
 
-from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, WorkspaceId
-from recollect.store.memories import MATCHES, SPEAKER, matching
+from recollect.domain import CURRENT, Caller, Filter, MemoryId, View, WorkspaceId
+from recollect.store.memories import MATCHES, matching
 from recollect.store.pool import Db
 from recollect.store.visible import VISIBLE, visible_to
 
@@ -94,14 +94,10 @@ async def insert_unchanged(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory found near a vector: just enough to rank it."""
+    """A memory found near a vector."""
 
     id: MemoryId
     cosine: float
-    importance: float
-    thread_id: ThreadId | None
-    created_at: datetime
-    speaker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +111,11 @@ class Point:
 
 # The lateral step looks each memory up by its whole key, whatever the planner believes of the size
 # of the table.
-_WITH_TRAITS = f"""
-    SELECT near.memory_id AS id, 1 - near.distance AS cosine, found.importance, found.thread_id,
-        found.created_at, found.speaker
+_IN_ORDER = """
+    SELECT near.memory_id AS id, 1 - near.distance AS cosine
     FROM near
     CROSS JOIN LATERAL (
-        SELECT m.importance, m.thread_id, m.created_at, {SPEAKER} AS speaker
+        SELECT m.importance, m.created_at
         FROM memory m
         WHERE m.workspace_id = %(workspace_id)s AND m.id = near.memory_id
         LIMIT 1
@@ -139,8 +134,8 @@ _SCANNED = f"""
     WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s AND {VISIBLE}
 """
 _FIRST = "ORDER BY distance LIMIT %(limit)s"
-_EXACT = f"WITH near AS ({_SCANNED} {_FIRST}) {_WITH_TRAITS}"
-_EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST}) {_WITH_TRAITS}"
+_EXACT = f"WITH near AS ({_SCANNED} {_FIRST}) {_IN_ORDER}"
+_EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST}) {_IN_ORDER}"
 
 # By the workspace's own index. Its predicate is proven only by literals, so workspace and
 # generation stand in the text, and so must the dimension. What is not alive is passed over while
@@ -154,7 +149,7 @@ _BY_INDEX = f"""
         ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
         LIMIT %(limit)s
     )
-    {_WITH_TRAITS}
+    {_IN_ORDER}
 """
 _READ_ON = sql.SQL(
     "SET LOCAL hnsw.iterative_scan = 'relaxed_order'; SET LOCAL hnsw.ef_search = {effort}"
@@ -198,3 +193,85 @@ async def candidates(
     async with db.cursor(row_factory=class_row(Candidate)) as cursor:
         await cursor.execute(query, values)
         return await cursor.fetchall()
+
+
+# Of a fixed handful, found by their random ids: the mean over all would need all of them.
+_TYPICAL = """
+    SELECT coalesce(avg(1 - (sample.embedding <=> %(vector)s)), 0)
+    FROM (
+        SELECT v.embedding
+        FROM memory_vector v
+        WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
+            AND v.deleted_at IS NULL
+        ORDER BY v.memory_id
+        LIMIT 256
+    ) AS sample
+"""
+
+
+async def typical_cosine(db: Db, workspace_id: WorkspaceId, point: Point) -> float:
+    """How near to a vector any memory is, on average."""
+    values = {
+        "workspace_id": workspace_id,
+        "generation": point.generation,
+        "vector": HalfVector(point.vector),
+    }
+    row = await (await db.execute(_TYPICAL, values)).fetchone()
+    assert row
+    return float(row[0])
+
+
+_COSINES = """
+    SELECT v.memory_id, 1 - (v.embedding <=> %(vector)s)
+    FROM memory_vector v
+    WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
+        AND v.memory_id = ANY(%(ids)s)
+"""
+
+
+async def cosines(
+    db: Db, workspace_id: WorkspaceId, point: Point, ids: Sequence[MemoryId]
+) -> dict[MemoryId, float]:
+    """How near to a vector each of these memories is, those that have one."""
+    if not ids:
+        return {}
+    values = {
+        "workspace_id": workspace_id,
+        "generation": point.generation,
+        "vector": HalfVector(point.vector),
+        "ids": list(ids),
+    }
+    return dict(await (await db.execute(_COSINES, values)).fetchall())
+
+
+_ALIKE = """
+    SELECT pair.one, pair.other, pair.cosine
+    FROM (
+        SELECT a.memory_id AS one, b.memory_id AS other, 1 - (a.embedding <=> b.embedding) AS cosine
+        FROM memory_vector a
+        JOIN memory_vector b
+            ON b.workspace_id = %(workspace_id)s AND b.generation = %(generation)s
+            AND b.memory_id = ANY(%(ids)s) AND b.memory_id > a.memory_id
+        WHERE a.workspace_id = %(workspace_id)s AND a.generation = %(generation)s
+            AND a.memory_id = ANY(%(ids)s)
+    ) AS pair
+    WHERE pair.cosine >= %(least)s
+"""
+
+
+async def alike(
+    db: Db,
+    workspace_id: WorkspaceId,
+    generation: int,
+    ids: Sequence[MemoryId],
+    *,
+    least: float,
+) -> list[tuple[MemoryId, MemoryId, float]]:
+    """The pairs among these memories whose vectors are at least so near, and how near."""
+    values = {
+        "workspace_id": workspace_id,
+        "generation": generation,
+        "ids": list(ids),
+        "least": least,
+    }
+    return await (await db.execute(_ALIKE, values)).fetchall()

@@ -1,15 +1,17 @@
 """Postings of memories and BM25 over them, on the workspace's own statistics."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, LiteralString
 
 from psycopg.rows import class_row
 
 from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, WorkspaceId
-from recollect.store.memories import MATCHES, SPEAKER, matching
+from recollect.store.memories import MATCHES, matching
 from recollect.store.pool import Db
-from recollect.store.visible import IN_SIGHT, SOME_RESTRICTED, VISIBLE, visible_to
+from recollect.store.visible import SOME_RESTRICTED, VISIBLE, visible_to
 
 _INSERT_POSTINGS = """
     INSERT INTO memory_word (workspace_id, term, memory_id, frequency, length)
@@ -76,16 +78,32 @@ class Match:
     importance: float
     thread_id: ThreadId | None
     created_at: datetime
-    speaker: str | None
+    # How its text begins.
+    opening: str
+
+    @property
+    def speaker(self) -> str | None:
+        """Who said it, where a text begins as "Ana: ..."."""
+        found = _SPEAKER.match(self.opening)
+        return found[1] if found else None
+
+
+_SPEAKER = re.compile(r"([^:\n]+):\s")
 
 
 # BM25 with k1 = 1.2 and b = 0.75, but length counts against a text only beyond 64 terms, and not
 # against the average: a statement is not too long because it has two sentences. The 64 was chosen
 # while looking at LoCoMo, RealMem and LongMemEval.
-# `%(words)s` numbers the query's words, of which one may have several forms (surface, stem): a word
-# counts once, by the form that fits best, and weighs what its commonest form does. A word that no
-# memory has weighs most: a question about unknown things is covered little.
-_MATCHED = """
+_SATURATED = """
+    posting.frequency * 2.2 / (posting.frequency + 1.2 * (
+        0.25 + 0.75 * greatest(1.0, posting.length / 64.0)))
+"""
+
+# The query's words are numbered, and one may have several forms (surface, stem): a word counts
+# once, by the form that fits best, and weighs what its commonest form does. A word that no memory
+# has weighs most: a question about unknown things is covered little. Of the terms in `rest`, which
+# are too common to be read through, only the number of memories is known here.
+_MATCHED = f"""
     WITH tally AS (
         SELECT greatest(sum(documents), 1)::float8 AS documents
         FROM word_tally
@@ -94,65 +112,97 @@ _MATCHED = """
     posting AS MATERIALIZED (
         SELECT term, memory_id, frequency, length
         FROM memory_word
-        WHERE workspace_id = %(workspace_id)s AND term = ANY(%(terms)s)
+        WHERE workspace_id = %(workspace_id)s AND term = ANY(%(read)s)
+    ),
+    counted AS (
+        SELECT asked.term, asked.word, greatest(asked.memories, count(posting.term)) AS memories
+        FROM unnest(%(terms)s::text[], %(words)s::integer[], %(counts)s::bigint[])
+            AS asked (term, word, memories)
+        LEFT JOIN posting ON posting.term = asked.term
+        GROUP BY asked.term, asked.word, asked.memories
     ),
     form AS (
-        SELECT asked.term, asked.word,
-            ln(1 + (tally.documents - count(posting.term) + 0.5) / (count(posting.term) + 0.5))
-                AS weight
-        FROM tally
-        CROSS JOIN unnest(%(terms)s::text[], %(words)s::integer[]) AS asked (term, word)
-        LEFT JOIN posting ON posting.term = asked.term
-        GROUP BY asked.term, asked.word, tally.documents
+        SELECT term, word,
+            ln(1 + (greatest(documents, memories) - memories + 0.5) / (memories + 0.5)) AS weight
+        FROM counted
+        CROSS JOIN tally
     ),
     word AS (
         SELECT word, min(weight) AS weight FROM form GROUP BY word
     ),
     matched AS MATERIALIZED (
-        SELECT posting.memory_id, form.word,
-            word.weight * max(posting.frequency * 2.2 / (posting.frequency + 1.2 * (
-                0.25 + 0.75 * greatest(1.0, posting.length / 64.0)))) AS value
+        SELECT posting.memory_id, form.word, word.weight,
+            word.weight * max({_SATURATED}) AS value
         FROM posting
         JOIN form ON form.term = posting.term
         JOIN word ON word.word = form.word
         GROUP BY posting.memory_id, form.word, word.weight
     ),
     scored AS (
-        SELECT matched.memory_id, sum(matched.value) AS score, sum(word.weight) AS covered
-        FROM matched
-        JOIN word ON word.word = matched.word
-        GROUP BY matched.memory_id
+        SELECT memory_id, sum(value) AS score FROM matched GROUP BY memory_id
     )
 """
 
-_SEARCH = f"""
-    {_MATCHED},
-    best AS (
-        SELECT memory_id, score, covered FROM scored
-        ORDER BY score DESC
-        LIMIT CASE WHEN {SOME_RESTRICTED} THEN NULL ELSE %(looked_up)s::bigint END
+# The best matches that the caller may find. Under a filter any match may be among them; without
+# one only few fall out.
+_BEST = f"""
+    best AS MATERIALIZED (
+        SELECT first.memory_id, first.score, found.*
+        FROM (
+            SELECT memory_id, score FROM scored
+            ORDER BY score DESC
+            LIMIT CASE WHEN {SOME_RESTRICTED} THEN NULL ELSE %(looked_up)s::bigint END
+        ) AS first
+        CROSS JOIN LATERAL (
+            SELECT m.thread_id, m.created_at, m.importance, left(m.content, 42) AS opening,
+                m.content ILIKE ALL(%(phrases)s) AS has_phrases
+            FROM memory m
+            WHERE m.workspace_id = %(workspace_id)s AND m.id = first.memory_id
+                AND {VISIBLE} AND {MATCHES}
+                AND (NOT %(wants_vector_only)s OR m.wants_vector)
+                AND (NOT %(without_vector_only)s OR NOT EXISTS (
+                    SELECT FROM memory_vector v
+                    WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
+                        AND v.generation = %(generation)s
+                        AND v.content_version = m.content_version))
+            LIMIT 1
+        ) AS found
+        ORDER BY found.has_phrases DESC, first.score DESC, found.importance DESC,
+            found.created_at DESC, first.memory_id
+        LIMIT %(limit)s
     )
-    SELECT best.memory_id AS id, best.score,
-        best.covered / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage,
-        found.has_phrases, found.importance, found.thread_id, found.created_at, found.speaker
+"""
+
+# All words of those looked at: what was read through, and the rest looked up one by one.
+_OWN = f"""
+    own AS MATERIALIZED (
+        SELECT matched.memory_id, matched.word, matched.weight, matched.value
+        FROM target
+        JOIN matched ON matched.memory_id = target.memory_id
+        UNION ALL
+        SELECT posting.memory_id, form.word, word.weight, word.weight * max({_SATURATED})
+        FROM memory_word posting
+        JOIN form ON form.term = posting.term
+        JOIN word ON word.word = form.word
+        WHERE posting.workspace_id = %(workspace_id)s AND posting.term = ANY(%(rest)s)
+            AND posting.memory_id = ANY(ARRAY(SELECT memory_id FROM target))
+        GROUP BY posting.memory_id, form.word, word.weight
+    )
+"""
+_ALL_WEIGHT = "(SELECT greatest(sum(weight), 1e-9) FROM word)"
+
+_SEARCH = f"""
+    {_MATCHED}, {_BEST},
+    target AS (SELECT memory_id FROM best),
+    {_OWN}
+    SELECT best.memory_id AS id, sum(own.value) AS score,
+        sum(own.weight) / {_ALL_WEIGHT} AS coverage, best.has_phrases, best.importance,
+        best.thread_id, best.created_at, best.opening
     FROM best
-    CROSS JOIN LATERAL (
-        SELECT m.importance, m.thread_id, m.created_at, {SPEAKER} AS speaker,
-            m.content ILIKE ALL(%(phrases)s) AS has_phrases
-        FROM memory m
-        WHERE m.workspace_id = %(workspace_id)s AND m.id = best.memory_id
-            AND {VISIBLE} AND {MATCHES}
-            AND (NOT %(wants_vector_only)s OR m.wants_vector)
-            AND (NOT %(without_vector_only)s OR NOT EXISTS (
-                SELECT FROM memory_vector v
-                WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
-                    AND v.generation = %(generation)s
-                    AND v.content_version = m.content_version))
-        LIMIT 1
-    ) AS found
-    ORDER BY found.has_phrases DESC, best.score DESC, found.importance DESC,
-        found.created_at DESC, best.memory_id
-    LIMIT %(limit)s
+    JOIN own ON own.memory_id = best.memory_id
+    GROUP BY best.memory_id, best.has_phrases, best.importance, best.thread_id, best.created_at,
+        best.opening
+    ORDER BY best.has_phrases DESC, score DESC, best.importance DESC, best.created_at DESC, id
 """
 
 
@@ -175,138 +225,204 @@ async def search(
     memories without a vector in that generation; `wants_vector_only` leaves out those that were
     saved to be unsearchable by meaning.
     """
-    forms = [(term, number) for number, word in enumerate(query) for term in word]
-    if not forms:
+    if not any(query):
         return []
-    is_narrowed = wanted != Filter() or bool(phrases) or lacking_generation is not None
-    async with db.cursor(row_factory=class_row(Match)) as cursor:
-        await cursor.execute(
-            _SEARCH,
-            {
-                "terms": [term for term, _ in forms],
-                "words": [number for _, number in forms],
-                "phrases": [_containing(phrase) for phrase in phrases],
-                **matching(wanted),
-                "generation": lacking_generation,
-                "without_vector_only": lacking_generation is not None,
-                "wants_vector_only": wants_vector_only,
-                # Under a filter any match may be among the best; without one only few fall out.
-                "looked_up": 2**31 - 1 if is_narrowed else limit * 4 + 100,
-                "limit": limit,
-                **visible_to(caller, now, view),
-            },
-        )
-        return await cursor.fetchall()
+    values = await _asked(db, caller, query, phrases, wanted, limit, now, view)
+    is_narrowed = lacking_generation is not None
+    values |= {
+        "generation": lacking_generation,
+        "without_vector_only": is_narrowed,
+        "wants_vector_only": wants_vector_only,
+    }
+    if is_narrowed:
+        values["looked_up"] = _ALL
+    return await _fetch(db, _SEARCH, values)
 
 
-# A memory of a conversation is also found by what was said right before and after it: each word
-# counts by the best of its own value, half of a direct neighbour's, a quarter of the next one's.
-_IN_CONVERSATION = f"""
-    {_MATCHED},
-    best AS MATERIALIZED (
-        SELECT scored.memory_id, place.thread_id, place.created_at
-        FROM (SELECT memory_id, score FROM scored ORDER BY score DESC) AS scored
-        CROSS JOIN LATERAL (
-            SELECT m.thread_id, m.created_at FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND m.id = scored.memory_id AND ({IN_SIGHT})
-            LIMIT 1
-        ) AS place
-        ORDER BY scored.score DESC
-        LIMIT %(heads)s
-    ),
-    reach AS MATERIALIZED (
-        SELECT memory_id AS from_id, memory_id AS to_id, 1.0::float8 AS share FROM best
-        UNION ALL
-        SELECT best.memory_id, beside.id, 0.5 ^ beside.steps
-        FROM best
+# What was said right before and after a memory tells what it is about: each of the question's
+# words counts by the best of its own value there and a share of its value in the neighbours, up to
+# three away. Without a thread, what begins as "Ana: ..." has the ones saved before and after it
+# for neighbours. Only a memory's own words put it among the best.
+_AROUND = f"""
+    {_MATCHED}, {_BEST},
+    beside AS MATERIALIZED (
+        SELECT giver.memory_id AS from_id, near.id AS to_id,
+            (ARRAY[0.6, 0.4, 0.2])[near.steps]::float8 AS share
+        FROM (SELECT * FROM best ORDER BY score DESC LIMIT %(givers)s) AS giver
         CROSS JOIN LATERAL (
             (SELECT m.id, row_number() OVER () AS steps FROM (
                 SELECT m.id FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = best.thread_id
-                    AND (m.created_at, m.id) < (best.created_at, best.memory_id)
+                WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = giver.thread_id
+                    AND (m.created_at, m.id) < (giver.created_at, giver.memory_id)
                 ORDER BY m.created_at DESC, m.id DESC
-                LIMIT 2) AS m)
+                LIMIT 3) AS m)
             UNION ALL
             (SELECT m.id, row_number() OVER () AS steps FROM (
                 SELECT m.id FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = best.thread_id
-                    AND (m.created_at, m.id) > (best.created_at, best.memory_id)
+                WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = giver.thread_id
+                    AND (m.created_at, m.id) > (giver.created_at, giver.memory_id)
                 ORDER BY m.created_at, m.id
-                LIMIT 2) AS m)
-        ) AS beside
-        WHERE best.thread_id IS NOT NULL
-    ),
-    gathered AS (
-        SELECT said.memory_id, said.word, max(said.value) AS value FROM (
-            SELECT reach.to_id AS memory_id, matched.word, matched.value * reach.share AS value
-            FROM reach
-            JOIN matched ON matched.memory_id = reach.from_id
+                LIMIT 3) AS m)
             UNION ALL
-            SELECT matched.memory_id, matched.word, matched.value
-            FROM matched
-            WHERE matched.memory_id IN (SELECT to_id FROM reach)
+            (SELECT m.id, m.steps FROM (
+                SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
+                    SELECT m.id, m.thread_id FROM memory m
+                    WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
+                        AND (m.created_at, m.id) < (giver.created_at, giver.memory_id)
+                        AND giver.thread_id IS NULL AND giver.opening LIKE '%%:%%'
+                    ORDER BY m.created_at DESC, m.id DESC
+                    LIMIT 3) AS m) AS m
+            WHERE m.thread_id IS NULL)
+            UNION ALL
+            (SELECT m.id, m.steps FROM (
+                SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
+                    SELECT m.id, m.thread_id FROM memory m
+                    WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
+                        AND (m.created_at, m.id) > (giver.created_at, giver.memory_id)
+                        AND giver.thread_id IS NULL AND giver.opening LIKE '%%:%%'
+                    ORDER BY m.created_at, m.id
+                    LIMIT 3) AS m) AS m
+            WHERE m.thread_id IS NULL)
+        ) AS near
+    ),
+    target AS MATERIALIZED (
+        SELECT memory_id FROM best
+        UNION
+        SELECT unnest(%(also)s::uuid[])
+    ),
+    {_OWN},
+    gathered AS (
+        SELECT said.memory_id, said.word, max(said.value) AS value, max(said.own_weight) AS own
+        FROM (
+            SELECT memory_id, word, value, weight AS own_weight FROM own
+            UNION ALL
+            SELECT beside.to_id, matched.word, matched.value * beside.share, NULL
+            FROM beside
+            JOIN target ON target.memory_id = beside.to_id
+            JOIN matched ON matched.memory_id = beside.from_id
         ) AS said
         GROUP BY said.memory_id, said.word
     ),
     summed AS (
-        SELECT gathered.memory_id, sum(gathered.value) AS score, sum(word.weight) AS covered
+        SELECT memory_id, sum(value) AS score, sum(own) AS covered
         FROM gathered
-        JOIN word ON word.word = gathered.word
-        GROUP BY gathered.memory_id
+        GROUP BY memory_id
     )
-    SELECT summed.memory_id AS id, summed.score,
-        summed.covered / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage,
-        found.has_phrases, found.importance, found.thread_id, found.created_at, found.speaker
-    FROM summed
+    SELECT target.memory_id AS id, coalesce(summed.score, 0) AS score,
+        coalesce(summed.covered, 0) / {_ALL_WEIGHT} AS coverage,
+        found.has_phrases, found.importance, found.thread_id, found.created_at, found.opening
+    FROM target
+    LEFT JOIN summed ON summed.memory_id = target.memory_id
     CROSS JOIN LATERAL (
-        SELECT m.importance, m.thread_id, m.created_at, {SPEAKER} AS speaker,
+        SELECT m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening,
             m.content ILIKE ALL(%(phrases)s) AS has_phrases
         FROM memory m
-        WHERE m.workspace_id = %(workspace_id)s AND m.id = summed.memory_id
-            AND {VISIBLE} AND {MATCHES}
+        WHERE m.workspace_id = %(workspace_id)s AND m.id = target.memory_id AND {VISIBLE}
         LIMIT 1
     ) AS found
-    ORDER BY found.has_phrases DESC, summed.score DESC, found.importance DESC,
-        found.created_at DESC, summed.memory_id
 """
+# How many of the best matches tell their neighbours. On the public sets 50 were as good as 200.
+_GIVERS = 100
 
 
-async def search_conversations(
+async def search_around(
     db: Db,
     caller: Caller,
     query: Sequence[Sequence[str]],
     wanted: Filter,
+    also: Sequence[MemoryId],
     *,
     phrases: Sequence[str] = (),
     limit: int,
     now: datetime,
     view: View = CURRENT,
 ) -> list[Match]:
-    """As `search`, with what was said around each memory in its thread; best first."""
+    """The best by BM25 and those named in `also`, each with what was said around it; in no order.
+
+    `also` names memories that were found by other means, alive and wanted; they are looked at
+    whether or not a word of theirs matches.
+    """
+    values = await _asked(db, caller, query, phrases, wanted, limit, now, view)
+    values |= {
+        "generation": None,
+        "without_vector_only": False,
+        "wants_vector_only": False,
+        "also": list(also),
+        "givers": _GIVERS,
+    }
+    return await _fetch(db, _AROUND, values)
+
+
+_ALL = 2**31 - 1
+# How many postings a search reads through: with more, a common word in a large workspace would
+# cost more than it tells. The rarest words are read first and always one; the rest only add to
+# what those have found.
+_READABLE = 20_000
+
+
+async def _asked(
+    db: Db,
+    caller: Caller,
+    query: Sequence[Sequence[str]],
+    phrases: Sequence[str],
+    wanted: Filter,
+    limit: int,
+    now: datetime,
+    view: View,
+) -> dict[str, Any]:
+    """The values that `_MATCHED` and `_BEST` name."""
     forms = [(term, number) for number, word in enumerate(query) for term in word]
-    if not forms:
-        return []
-    is_narrowed = wanted != Filter() or bool(phrases)
+    common = await _common(db, caller.workspace_id, [term for term, _ in forms])
+    rest = _unreadable(query, common)
+    is_narrowed = bool(phrases) or not wanted.is_open
+    return {
+        "terms": [term for term, _ in forms],
+        "words": [number for _, number in forms],
+        "counts": [common.get(term, 0) if term in rest else 0 for term, _ in forms],
+        "read": [term for term, _ in forms if term not in rest],
+        "rest": list(rest),
+        "phrases": [_containing(phrase) for phrase in phrases],
+        **matching(wanted),
+        "looked_up": _ALL if is_narrowed else limit * 4 + 100,
+        "limit": limit,
+        **visible_to(caller, now, view),
+    }
+
+
+def _unreadable(query: Sequence[Sequence[str]], common: Mapping[str, int]) -> frozenset[str]:
+    """The terms of those words that are too common to be read through beside the others."""
+    costs = sorted((sum(common.get(term, 0) for term in word), word) for word in query)
+    spent = 0
+    rest: set[str] = set()
+    for place, (cost, word) in enumerate(costs):
+        spent += cost
+        if place > 0 and spent > _READABLE:
+            rest.update(word)
+    # A form that a readable word shares is read for that one's sake.
+    return frozenset(rest.difference(*(word for _, word in costs if not rest.issuperset(word))))
+
+
+_COMMON = """
+    SELECT term, memories FROM common_word
+    WHERE workspace_id = %(workspace_id)s AND term = ANY(%(terms)s)
+"""
+
+
+async def _common(db: Db, workspace_id: WorkspaceId, terms: Sequence[str]) -> dict[str, int]:
+    values = {"workspace_id": workspace_id, "terms": list(terms)}
+    return dict(await (await db.execute(_COMMON, values)).fetchall())
+
+
+async def _fetch(db: Db, query: LiteralString, values: Mapping[str, Any]) -> list[Match]:
     async with db.cursor(row_factory=class_row(Match)) as cursor:
-        await cursor.execute(
-            _IN_CONVERSATION,
-            {
-                "terms": [term for term, _ in forms],
-                "words": [number for _, number in forms],
-                "phrases": [_containing(phrase) for phrase in phrases],
-                **matching(wanted),
-                # Under a filter any match may be among the best; without one only few fall out.
-                "heads": 2**31 - 1 if is_narrowed else limit,
-                **visible_to(caller, now, view),
-            },
-        )
+        await cursor.execute(query, values)
         return await cursor.fetchall()
 
 
 # The last resort, for a part of a word: it reads the whole workspace.
 _SUBSTRING = f"""
     SELECT m.id, 0.0::float8 AS score, 1.0::float8 AS coverage, true AS has_phrases,
-        m.importance, m.thread_id, m.created_at, {SPEAKER} AS speaker
+        m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.content ILIKE ALL(%(fragments)s)
         AND {VISIBLE} AND {MATCHES}
@@ -328,17 +444,13 @@ async def containing(
     """Live memories whose text holds every fragment, in whatever word, in any case."""
     if not fragments:
         return []
-    async with db.cursor(row_factory=class_row(Match)) as cursor:
-        await cursor.execute(
-            _SUBSTRING,
-            {
-                "fragments": [_containing(fragment) for fragment in fragments],
-                **matching(wanted),
-                "limit": limit,
-                **visible_to(caller, now, view),
-            },
-        )
-        return await cursor.fetchall()
+    values = {
+        "fragments": [_containing(fragment) for fragment in fragments],
+        **matching(wanted),
+        "limit": limit,
+        **visible_to(caller, now, view),
+    }
+    return await _fetch(db, _SUBSTRING, values)
 
 
 def _containing(text: str) -> str:
@@ -380,3 +492,48 @@ _CROWDED = """
 async def crowded_tallies(db: Db) -> list[WorkspaceId]:
     """Workspaces with many increments, of all there are."""
     return [WorkspaceId(row[0]) for row in await (await db.execute(_CROWDED)).fetchall()]
+
+
+# Counted again when a workspace has grown by a tenth, so that the counts are near the truth.
+# everywhere: finds the workspaces whose words are worth counting.
+_UNCOUNTED = """
+    SELECT tally.workspace_id
+    FROM (
+        SELECT workspace_id, sum(documents) AS documents FROM word_tally GROUP BY workspace_id
+    ) AS tally
+    LEFT JOIN word_census census ON census.workspace_id = tally.workspace_id
+    WHERE tally.documents >= %(least)s
+        AND tally.documents > 1.1 * coalesce(census.documents, 0)
+"""
+_FORGET_COMMON = "DELETE FROM common_word WHERE workspace_id = %(workspace_id)s"
+_COUNT_COMMON = """
+    INSERT INTO common_word (workspace_id, term, memories)
+    SELECT %(workspace_id)s, term, count(*)
+    FROM memory_word
+    WHERE workspace_id = %(workspace_id)s
+    GROUP BY term
+    HAVING count(*) >= %(least)s
+"""
+_CENSUS = """
+    INSERT INTO word_census (workspace_id, documents)
+    SELECT %(workspace_id)s, coalesce(sum(documents), 0)
+    FROM word_tally
+    WHERE workspace_id = %(workspace_id)s
+    ON CONFLICT (workspace_id) DO UPDATE SET documents = EXCLUDED.documents
+"""
+# A word of fewer memories is never worth leaving unread.
+_COMMON_FROM = 1_000
+
+
+async def uncounted(db: Db, least: int) -> list[WorkspaceId]:
+    """Workspaces of at least so many memories that have grown since their words were counted."""
+    rows = await (await db.execute(_UNCOUNTED, {"least": least})).fetchall()
+    return [WorkspaceId(row[0]) for row in rows]
+
+
+async def count_common(db: Db, workspace_id: WorkspaceId) -> None:
+    """Note how many memories have each of the workspace's common words."""
+    values = {"workspace_id": workspace_id, "least": _COMMON_FROM}
+    await db.execute(_FORGET_COMMON, values)
+    await db.execute(_COUNT_COMMON, values)
+    await db.execute(_CENSUS, values)

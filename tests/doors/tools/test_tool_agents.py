@@ -44,8 +44,10 @@ def contents(objects: list[Object]) -> list[str]:
 
 
 async def test_N38_a_list_has_memories_and_the_total(
-    http: httpx2.AsyncClient, tools: Surface, clock: Clock
+    http: httpx2.AsyncClient, tools: Surface, clock: Clock, embedder: StubEmbedder
 ) -> None:
+    embedder.table["tea"] = at_cosine(1.0)
+    embedder.table["Ship on Fridays"] = at_cosine(0.0)
     first = await remember(tools, "Tea", source="user stated", channel_id="#tea", importance=0.2)
     clock.advance(timedelta(minutes=1))
     await remember(tools, "Ship on Fridays", memory_type="decision", importance=0.9)

@@ -44,6 +44,7 @@ async def memory_recall(
         total_found=found.total,
         summary=summary(memories, found.total),
         degraded=found.is_degraded or None,
+        confidence=found.confidence if given.explain else None,
     )
 
 

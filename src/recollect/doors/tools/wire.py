@@ -199,6 +199,9 @@ class RecallResult(BaseModel):
     degraded: bool | None = _optional(
         "Meaning could not be searched just now, only words and links."
     )
+    confidence: float | None = _optional(
+        "With `explain`, in hybrid mode: how sure it is, 0.0 to 1.0, that any of it answers."
+    )
 
 
 class DeleteArguments(Arguments):

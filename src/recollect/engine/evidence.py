@@ -1,0 +1,179 @@
+"""What speaks for each candidate of a search, and the order that follows: pure.
+
+How each step was chosen, and what recall is without it: `docs/recall.md`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import sqrt
+
+from recollect.domain import MemoryId, ThreadId
+
+# What the company of a candidate counts, beside its own words and meaning: the best of its thread,
+# that the question names its speaker, that it is of the asker's own thread, that little is newer.
+# One round number for all.
+SHARE = 0.3
+# Of two memories about as good, the newer goes first; so far apart they are about as good.
+CLOSE = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What breaks a tie between memories of equal score."""
+
+    importance: float
+    is_same_thread: bool
+    created_at: datetime
+
+    @property
+    def order(self) -> tuple[float, bool, float]:
+        """The more important first, then the asker's own thread, then the newer one."""
+        return -self.importance, not self.is_same_thread, -self.created_at.timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Clue:
+    """A candidate and what was found out about it."""
+
+    memory_id: MemoryId
+    traits: Traits
+    thread_id: ThreadId | None = None
+    speaker: str | None = None
+    # To the question; None when the memory has no vector, or nothing could be asked.
+    cosine: float | None = None
+    # BM25, with what was said around it.
+    words: float = 0.0
+    # The share of the question's words that are its own.
+    coverage: float = 0.0
+    has_phrases: bool = True
+    # How many memories are newer; None when more than anybody counted.
+    newer: int | None = None
+
+    @property
+    def is_said(self) -> bool:
+        """Whether it was said in a conversation, and is no note by itself."""
+        return self.thread_id is not None or self.speaker is not None
+
+
+def weigh(clues: Sequence[Clue], typical: float, question: str) -> dict[MemoryId, float]:
+    """How much speaks for each candidate: words and meaning alike, then its company.
+
+    Words are a share of the best score, meaning is how far the cosine rises from the typical one
+    towards the best one; so neither depends on the scale of a model or on the size of a text.
+    Without a vector the words stand for both.
+    """
+    most = max((clue.words for clue in clues), default=0.0)
+    nearest = max((clue.cosine for clue in clues if clue.cosine is not None), default=typical)
+
+    def by_words(clue: Clue) -> float:
+        return clue.words / most if most > 0 else 0.0
+
+    def by_meaning(clue: Clue) -> float:
+        if clue.cosine is None:
+            return by_words(clue)
+        return (clue.cosine - typical) / (nearest - typical) if nearest > typical else 0.0
+
+    words_of_thread = _best_of_thread(clues, by_words)
+    meaning_of_thread = _best_of_thread(clues, by_meaning)
+    named = addressed(question)
+
+    def weight(clue: Clue) -> float:
+        own = (by_words(clue) + by_meaning(clue)) / 2
+        thread = (words_of_thread(clue) + meaning_of_thread(clue)) / 2
+        found = own + SHARE * thread + SHARE * is_named(clue.speaker, named)
+        found += SHARE * clue.traits.is_same_thread
+        if clue.is_said and clue.newer is not None:
+            found += SHARE / sqrt(1 + clue.newer)
+        # A quoted phrase is an order: what has it comes before what has not.
+        return found + (0.0 if clue.has_phrases else -10.0)
+
+    return {clue.memory_id: weight(clue) for clue in clues}
+
+
+def _best_of_thread(
+    clues: Iterable[Clue], value: Callable[[Clue], float]
+) -> Callable[[Clue], float]:
+    """The best of a candidate's thread; its own value where it is in none."""
+    best: dict[ThreadId, float] = {}
+    for clue in clues:
+        if clue.thread_id is not None:
+            best[clue.thread_id] = max(value(clue), best.get(clue.thread_id, value(clue)))
+    return lambda clue: value(clue) if clue.thread_id is None else best[clue.thread_id]
+
+
+def in_order(clues: Iterable[Clue], weights: Mapping[MemoryId, float]) -> list[Clue]:
+    """Best first; ties as `Traits` break them."""
+    return sorted(
+        clues, key=lambda clue: (-weights[clue.memory_id], *clue.traits.order, str(clue.memory_id))
+    )
+
+
+def newer_first(
+    order: Sequence[Clue],
+    weights: Mapping[MemoryId, float],
+    are_alike: Callable[[MemoryId, MemoryId], bool],
+) -> list[Clue]:
+    """The order, but a later word on the same matter stands before the earlier one.
+
+    Only between conversations, only about as good, only if the earlier one is not more important,
+    and only by the same speaker: what is said next in one conversation goes on, it replaces
+    nothing.
+    """
+    found: list[Clue] = []
+    for clue in order:
+        place = len(found)
+        for at, earlier in enumerate(found):
+            if _follows(clue, earlier, weights) and are_alike(clue.memory_id, earlier.memory_id):
+                place = at
+                break
+        found.insert(place, clue)
+    return found
+
+
+def _follows(clue: Clue, earlier: Clue, weights: Mapping[MemoryId, float]) -> bool:
+    return (
+        clue.is_said
+        and earlier.is_said
+        and clue.thread_id != earlier.thread_id
+        and clue.speaker == earlier.speaker
+        and clue.traits.created_at > earlier.traits.created_at
+        and not earlier.traits.is_same_thread
+        and clue.traits.importance >= earlier.traits.importance
+        and weights[earlier.memory_id] - weights[clue.memory_id] < CLOSE
+    )
+
+
+# Whoever asks in the first person asks about the user; who says "you" means the assistant.
+_FIRST_PERSON = frozenset(
+    ("i", "me", "my", "mine", "myself", "we", "us", "our", "ours", "i'm", "i've", "i'd", "i'll")
+)
+_SECOND_PERSON = frozenset(("you", "your", "yours", "yourself", "you're", "you've"))
+_USERS = frozenset({"user", "human"})
+_ASSISTANTS = frozenset({"assistant", "ai", "bot"})
+_SENTENCE_END = re.compile(r"[.!?]\s+\S")
+
+
+def addressed(question: str) -> frozenset[str]:
+    """The words of a question that may name a speaker, with whom its pronouns mean.
+
+    A question of several sentences tells something of itself first, so that its pronouns name
+    nobody.
+    """
+    words = frozenset(
+        word.strip("?!.,;:'\"()").removesuffix("'s").casefold()
+        for word in question.replace("\u2019", "'").split()
+    )
+    if _SENTENCE_END.search(question.strip()):
+        return words
+    if words & _FIRST_PERSON:
+        words |= _USERS
+    if words & _SECOND_PERSON:
+        words |= _ASSISTANTS
+    return words
+
+
+def is_named(speaker: str | None, named: frozenset[str]) -> bool:
+    """Whether somebody is among those named."""
+    return speaker is not None and any(word.casefold() in named for word in speaker.split())

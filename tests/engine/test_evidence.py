@@ -1,0 +1,183 @@
+"""What speaks for a candidate, and the order that follows."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.domain import MemoryId, ThreadId
+from recollect.engine.evidence import (
+    Clue,
+    Traits,
+    addressed,
+    in_order,
+    is_named,
+    newer_first,
+    weigh,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+KITCHEN, GARDEN = ThreadId(UUID(int=1)), ThreadId(UUID(int=2))
+
+
+def memory(number: int) -> MemoryId:
+    return MemoryId(UUID(int=number))
+
+
+def clue(
+    number: int,
+    *,
+    importance: float = 0.5,
+    home: bool = False,
+    day: int = 0,
+    cosine: float | None = 0.5,
+    **found: Any,
+) -> Clue:
+    traits = Traits(importance, home, NOW + timedelta(days=day))
+    return Clue(memory(number), traits, cosine=cosine, **found)
+
+
+def order(*clues: Clue, question: str = "tea", typical: float = 0.0) -> list[int]:
+    weights = weigh(clues, typical, question)
+    return [each.memory_id.int for each in in_order(clues, weights)]
+
+
+def test_words_and_meaning_count_alike() -> None:
+    by_words = clue(1, cosine=0.0, words=10.0)
+    by_meaning = clue(2, cosine=0.8, words=0.0)
+    by_both = clue(3, cosine=0.6, words=7.0)
+
+    weights = weigh([by_words, by_meaning, by_both], 0.0, "tea")
+
+    assert weights[memory(1)] == pytest.approx(weights[memory(2)])
+    assert weights[memory(3)] > weights[memory(1)]
+
+
+def test_a_memory_without_a_vector_is_not_held_back_by_that() -> None:
+    assert order(clue(1, cosine=None, words=10.0), clue(2, cosine=0.5, words=5.0)) == [1, 2]
+
+
+def test_one_strong_hit_lifts_its_conversation() -> None:
+    strong = clue(1, thread_id=KITCHEN, cosine=0.9, words=9.0)
+    beside = clue(2, thread_id=KITCHEN, cosine=0.40, words=4.0)
+    elsewhere = clue(3, thread_id=GARDEN, cosine=0.45, words=4.0)
+
+    assert order(strong, elsewhere, beside) == [1, 2, 3]
+
+
+def test_whoever_the_question_names_is_heard_first() -> None:
+    ana = clue(1, speaker="Ana", cosine=0.5)
+    ben = clue(2, speaker="Ben", cosine=0.55)
+
+    assert order(ana, ben, question="What does Ana drink?") == [1, 2]
+    assert order(ana, ben, question="Who drinks tea?") == [2, 1]
+
+
+def test_recency_counts_in_conversations_and_leaves_notes_to_their_importance() -> None:
+    old, new = clue(1, thread_id=KITCHEN, newer=99), clue(2, thread_id=GARDEN, newer=0)
+    assert order(old, new) == [2, 1]
+
+    old, new = clue(1, importance=0.9, newer=99), clue(2, newer=0)
+    assert order(old, new) == [1, 2]
+
+
+def test_what_has_the_quoted_phrase_comes_first() -> None:
+    without = clue(1, cosine=0.9, words=9.0, has_phrases=False)
+    assert order(without, clue(2, cosine=0.2, words=1.0)) == [2, 1]
+
+
+def swapped(earlier: Clue, later: Clue, *, alike: bool = True) -> bool:
+    clues = [earlier, later]
+    weights = weigh(clues, 0.0, "tea")
+    return newer_first(clues, weights, lambda _one, _other: alike) == [later, earlier]
+
+
+def test_a_later_word_on_the_same_matter_stands_before_the_earlier_one() -> None:
+    earlier = clue(1, thread_id=KITCHEN, speaker="Ana", cosine=0.50)
+    later = clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=1)
+
+    assert swapped(earlier, later)
+    assert not swapped(earlier, later, alike=False)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        clue(2, thread_id=KITCHEN, speaker="Ana", cosine=0.45, day=1),
+        clue(2, thread_id=GARDEN, speaker="Ben", cosine=0.45, day=1),
+        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=-1),
+        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.10, day=1),
+        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=1, importance=0.4),
+    ],
+    ids=["same thread", "another speaker", "older", "much worse", "less important"],
+)
+def test_otherwise_the_better_one_stays_first(later: Clue) -> None:
+    assert not swapped(clue(1, thread_id=KITCHEN, speaker="Ana", cosine=0.50), later)
+
+
+def test_notes_are_never_reordered_by_age() -> None:
+    assert not swapped(clue(1, cosine=0.5), clue(2, cosine=0.49, day=1))
+
+
+@pytest.mark.parametrize(
+    ("question", "speaker", "named"),
+    [
+        ("What did Ana's brother say?", "Ana", True),
+        ("Where do I live?", "user", True),
+        ("Where do I live?", "assistant", False),
+        ("What did you recommend?", "assistant", True),
+        ("I moved house. Which bus goes there?", "user", False),
+        ("Where does Ana live?", None, False),
+        ("WHERE DOES ana LIVE", "Ana Maria", True),
+    ],
+)
+def test_a_question_names_speakers_by_name_or_pronoun(
+    question: str, speaker: str | None, *, named: bool
+) -> None:
+    assert is_named(speaker, addressed(question)) is named
+
+
+clues = st.lists(
+    st.builds(
+        clue,
+        st.integers(1, 30),
+        cosine=st.none() | st.floats(-1, 1),
+        words=st.floats(0, 50),
+        thread_id=st.sampled_from([None, KITCHEN, GARDEN]),
+        speaker=st.sampled_from([None, "Ana", "user"]),
+        newer=st.none() | st.integers(0, 300),
+        day=st.integers(-9, 9),
+    ),
+    unique_by=lambda each: each.memory_id,
+)
+
+
+@given(clues, st.floats(-1, 1), st.text())
+def test_ordering_loses_and_repeats_nothing(
+    found: list[Clue], typical: float, question: str
+) -> None:
+    weights = weigh(found, typical, question)
+    first = in_order(found, weights)
+    then = newer_first(first, weights, lambda _one, _other: True)
+
+    assert sorted(map(str, (each.memory_id for each in then))) == sorted(
+        map(str, (each.memory_id for each in found))
+    )
+
+
+@given(clues, st.floats(0.5, 2), st.floats(0.1, 10))
+def test_the_scale_of_a_model_or_of_bm25_makes_no_difference(
+    found: list[Clue], stretch: float, louder: float
+) -> None:
+    def scaled(each: Clue) -> Clue:
+        cosine = None if each.cosine is None else each.cosine * stretch
+        return clue(each.memory_id.int, cosine=cosine, words=each.words * louder)
+
+    plain = [clue(each.memory_id.int, cosine=each.cosine, words=each.words) for each in found]
+    before = weigh(plain, 0.0, "")
+    after = weigh([scaled(each) for each in found], 0.0, "")
+
+    assert after == pytest.approx(before, abs=1e-6)
