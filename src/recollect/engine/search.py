@@ -27,6 +27,7 @@ from recollect.engine.evidence import (
     weigh,
 )
 from recollect.engine.rank import Listed, Scored, Source, fuse, ordered, spread
+from recollect.engine.recall import has_meaning
 from recollect.engine.spaces import Asked
 from recollect.engine.twins import TWIN_FLOOR, is_twin
 from recollect.engine.words import query_terms
@@ -154,12 +155,13 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
         ids = [each.memory_id for each in page]
         known = await memories.find_all(db, caller, ids, engine.now(), ask.view)
         doubted = await _doubted(engine, db, caller, ids)
+        is_degraded = asked is None and await has_meaning(db, caller.workspace_id)
     findings = [
         Finding(known[each.memory_id], each.score, each.places, each.memory_id in doubted)
         for each in page
         if each.memory_id in known
     ]
-    return Found(findings, len(best), is_degraded=asked is None, confidence=lists.confidence)
+    return Found(findings, len(best), is_degraded=is_degraded, confidence=lists.confidence)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,83 @@
+"""Words too common to be read through: counted by a job, and scored all the same."""
+
+import pytest
+
+from recollect.domain import ANY, Caller
+from recollect.engine.core import Engine
+from recollect.engine.counting import count_words, plan_counts
+from recollect.engine.save import Save, save
+from recollect.engine.words import query_terms
+from recollect.store import jobs, words
+from recollect.store.words import Match
+
+TEXTS = [
+    *(f"Ana drinks green tea in room {number}" for number in range(30)),
+    "Ana keeps a kettle",
+    "The kettle is for tea",
+    "Ana has tea from the red kettle",
+]
+
+
+async def beat() -> None:
+    pass
+
+
+@pytest.fixture
+async def full(engine: Engine, caller: Caller) -> Caller:
+    for text in TEXTS:
+        await save(engine, caller, Save(content=text, category="fact"))
+    return caller
+
+
+async def found(engine: Engine, caller: Caller, query: str) -> list[Match]:
+    async with engine.reading(caller) as db:
+        return await words.search(
+            db, caller, query_terms(query).words, ANY, limit=50, now=engine.now()
+        )
+
+
+async def test_a_search_that_leaves_common_words_unread_scores_them_all_the_same(
+    engine: Engine, full: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {each.id: each for each in await found(engine, full, "Ana tea kettle")}
+
+    monkeypatch.setattr(words, "_COMMON_FROM", 10)
+    monkeypatch.setattr(words, "_READABLE", 20)
+    await count_words(engine, full.workspace_id, beat)
+    after = await found(engine, full, "Ana tea kettle")
+
+    # Only what has the rare word is found, with the worth it had when all was read.
+    assert len(after) == 3
+    assert len(before) == len(TEXTS)
+    for each in after:
+        assert each.score == pytest.approx(before[each.id].score)
+        assert each.coverage == pytest.approx(before[each.id].coverage)
+
+
+async def test_a_query_of_common_words_alone_is_answered_by_the_rarest(
+    engine: Engine, full: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_COMMON_FROM", 10)
+    monkeypatch.setattr(words, "_READABLE", 1)
+    await count_words(engine, full.workspace_id, beat)
+
+    assert len(await found(engine, full, "green tea")) == 30
+
+
+async def test_a_workspace_is_counted_when_it_is_large_and_again_when_it_has_grown(
+    engine: Engine, full: Caller
+) -> None:
+    async def is_planned(least: int) -> bool:
+        await plan_counts(engine, least)
+        async with engine.reading(full) as db:
+            return await jobs.is_waiting(db, full.workspace_id, "count_words")
+
+    assert not await is_planned(len(TEXTS) + 1)
+    async with engine.pool.everywhere() as db:
+        assert full.workspace_id in await words.uncounted(db, len(TEXTS))
+    await count_words(engine, full.workspace_id, beat)
+    async with engine.pool.everywhere() as db:
+        assert full.workspace_id not in await words.uncounted(db, len(TEXTS))
+    for number in range(len(TEXTS) // 5):
+        await save(engine, full, Save(content=f"News of day {number}", category="fact"))
+    assert await is_planned(len(TEXTS))
