@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from recollect.embedded import attach
+from tests.support.database import TestDatabases
 from tests.support.running import Running, running_house
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -111,9 +112,9 @@ async def test_after_kill_9_words_and_vectors_agree_with_the_memories() -> None:
     assert row == (memories, memories, memories, True, True, True)
 
 
-async def test_two_servers_beside_each_other_serve_one_memory(
-    database_url: str,
-) -> None:
+async def test_two_servers_beside_each_other_serve_one_memory(databases: TestDatabases) -> None:
+    # Of its own: only the first start on an empty one tells a key.
+    database_url = databases.clone()
     with (
         running_house(DATABASE_URL=database_url) as one,
         running_house(DATABASE_URL=database_url) as other,

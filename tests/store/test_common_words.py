@@ -10,6 +10,8 @@ from recollect.engine.words import query_terms
 from recollect.store import jobs, words
 from recollect.store.words import Match
 
+pytestmark = pytest.mark.anyio
+
 TEXTS = [
     *(f"Ana drinks green tea in room {number}" for number in range(30)),
     "Ana keeps a kettle",
