@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from recollect.doors import docs
+from recollect.doors.alumia import app as alumia
 from recollect.doors.front import Door, Front, bearer
 from recollect.doors.limits import Limiter
 from recollect.doors.router import app as router
@@ -42,6 +43,7 @@ class Server:
         self.worker = Worker(engine, slots=settings.workers, measures=self.measures)
         self._mcp = Mcp(engine, settings.names)
         self.doors: list[Door] = [
+            alumia.door(engine),
             statebase.door(engine),
             router.door(engine),
             tools.door(engine),

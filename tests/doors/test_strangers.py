@@ -25,7 +25,7 @@ def configuration(live: Live) -> schemathesis.Config:
         {
             "seed": 20260301,
             "base-url": live.url,
-            "headers": {"X-API-Key": live.key},
+            "headers": {"X-API-Key": live.key, "Authorization": f"Bearer {live.key}"},
             "generation": {
                 "deterministic": True,
                 "max-examples": 3,
@@ -60,7 +60,9 @@ def complaints(event: events.EngineEvent) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("door", "routes"), [("statebase", 32), ("tools", 4), ("agents", 10)])
+@pytest.mark.parametrize(
+    ("door", "routes"), [("statebase", 32), ("tools", 4), ("agents", 10), ("alumia", 21)]
+)
 def test_made_up_requests_get_documented_answers(live: Live, door: str, routes: int) -> None:
     schema = schemathesis.openapi.from_url(
         f"{live.url}/openapi/{door}.json", config=configuration(live)

@@ -61,10 +61,18 @@ class Door:
     answer: Callable[[Failure | Exception], Reply]
     credential: Callable[[Headers], str | None]
     most_bytes: int = MIB
+    # Addresses to which files are sent: their bodies go to the door as they come, up to a bound.
+    uploads: re.Pattern[str] | None = None
+    most_upload_bytes: int = 0
 
     def serves(self, path: str) -> bool:
         """Whether the path lies behind this door."""
         return any(path == prefix or path.startswith(prefix + "/") for prefix in self.prefixes)
+
+    def takes_file(self, path: str, headers: Headers) -> bool:
+        """Whether this request brings a file to where files are taken."""
+        is_form = headers.get("content-type", "").startswith("multipart/form-data")
+        return is_form and self.uploads is not None and bool(self.uploads.fullmatch(path))
 
 
 class Front:
@@ -132,6 +140,9 @@ class Front:
     async def _pass(self, door: Door, visit: "_Visit", receive: Receive) -> None:
         caller = await self._recognise(door, visit)
         _check_address(visit.scope)
+        if door.takes_file(visit.scope["path"], visit.headers):
+            await _take_file(door, visit, caller, receive)
+            return
         body = await _body(receive, door.most_bytes)
         if body and visit.scope["method"] in _WITH_BODY:
             _check_format(visit.headers)
@@ -201,6 +212,42 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 async def _enter(door: Door, visit: "_Visit", caller: Caller, receive: Receive, send: Send) -> None:
     visit.scope["state"] = {**visit.scope.get("state", {}), "caller": caller}
     await door.app(visit.scope, receive, send)
+
+
+async def _take_file(door: Door, visit: "_Visit", caller: Caller, receive: Receive) -> None:
+    """Pass a body on as it arrives; one that grows too long is cut off and refused."""
+    bounded = _Bounded(receive, visit.send, door.most_upload_bytes)
+    try:
+        await _enter(door, visit, caller, bounded.receive, bounded.send)
+    except Exception:
+        if not bounded.is_too_large:
+            raise
+    if bounded.is_too_large:
+        raise TooLarge("body", most=door.most_upload_bytes, unit="bytes")
+
+
+class _Bounded:
+    """Passes a body on, counting; beyond the bound the door hears that its sender has gone."""
+
+    def __init__(self, receive: Receive, send: Send, most: int) -> None:
+        self._receive = receive
+        self._send = send
+        self._most = most
+        self._size = 0
+        self.is_too_large = False
+
+    async def receive(self) -> Message:
+        async with asyncio.timeout(_BODY_SECONDS):
+            message = await self._receive()
+        self._size += len(message.get("body", b""))
+        if self._size > self._most:
+            self.is_too_large = True
+            return {"type": "http.disconnect"}
+        return message
+
+    async def send(self, message: Message) -> None:
+        if not self.is_too_large:
+            await self._send(message)
 
 
 class _Visit:

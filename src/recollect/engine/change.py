@@ -16,6 +16,7 @@ from recollect.engine.save import (
     indexed_text,
     kind_of,
 )
+from recollect.engine.spaces import Embedded
 from recollect.engine.words import terms
 from recollect.errors import Invalid, NotFound
 from recollect.store import memories, words
@@ -99,25 +100,37 @@ async def change(engine: Engine, caller: Caller, ref: Ref, ask: Change) -> Memor
     async with engine.writing(caller) as db:
         await memories.lock(db, caller, ref)
         before = await _existing(engine, db, caller, ref)
-        after = _changed(before, ask)
-        if after == before:
-            return before
-        after = replace(after, version=before.version + 1, updated_at=engine.now())
-        await memories.update(db, after, content_digest(after.content))
-        if indexed_text(after) != indexed_text(before):
-            await words.remove(db, caller.workspace_id, [after.id])
-            await words.insert(db, caller.workspace_id, after.id, terms(indexed_text(after)))
-        if after.content != before.content:
-            after = await attach_vector(engine, db, after, embedded)
-        await engine.note(
-            db,
-            caller,
-            "memory.updated",
-            audited(after),
-            thread_code=after.thread_code,
-            subject=after.subject,
-            is_private=after.is_restricted,
-        )
+        return await change_within(engine, db, caller, before, ask, embedded)
+
+
+async def change_within(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    before: Memory,
+    ask: Change,
+    embedded: Embedded | None,
+) -> Memory:
+    """As `change`, for a memory that the transaction under way holds."""
+    after = _changed(before, ask)
+    if after == before:
+        return before
+    after = replace(after, version=before.version + 1, updated_at=engine.now())
+    await memories.update(db, after, content_digest(after.content))
+    if indexed_text(after) != indexed_text(before):
+        await words.remove(db, caller.workspace_id, [after.id])
+        await words.insert(db, caller.workspace_id, after.id, terms(indexed_text(after)))
+    if after.content != before.content:
+        after = await attach_vector(engine, db, after, embedded)
+    await engine.note(
+        db,
+        caller,
+        "memory.updated",
+        audited(after),
+        thread_code=after.thread_code,
+        subject=after.subject,
+        is_private=after.is_restricted,
+    )
     return after
 
 

@@ -16,22 +16,29 @@ async def forget(engine: Engine, caller: Caller, ref: Ref, *, reason: str | None
     """Hide a memory from every list, search and prompt; its row stays. Returns what it was."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
-        await memories.lock(db, caller, ref)
-        memory = await memories.find(db, caller, ref, engine.now())
-        if memory is None:
-            raise NotFound("memory")
-        await memories.hide(db, caller.workspace_id, memory.id, reason=reason, now=engine.now())
-        await words.remove(db, caller.workspace_id, [memory.id])
-        await engine.note(
-            db,
-            caller,
-            "memory.forgotten",
-            audited(memory),
-            thread_code=memory.thread_code,
-            subject=memory.subject,
-            reason=reason,
-            is_private=memory.is_restricted,
-        )
+        return await forget_within(engine, db, caller, ref, reason=reason)
+
+
+async def forget_within(
+    engine: Engine, db: Db, caller: Caller, ref: Ref, *, reason: str | None = None
+) -> Memory:
+    """As `forget`, in a transaction that is under way."""
+    await memories.lock(db, caller, ref)
+    memory = await memories.find(db, caller, ref, engine.now())
+    if memory is None:
+        raise NotFound("memory")
+    await memories.hide(db, caller.workspace_id, memory.id, reason=reason, now=engine.now())
+    await words.remove(db, caller.workspace_id, [memory.id])
+    await engine.note(
+        db,
+        caller,
+        "memory.forgotten",
+        audited(memory),
+        thread_code=memory.thread_code,
+        subject=memory.subject,
+        reason=reason,
+        is_private=memory.is_restricted,
+    )
     return memory
 
 

@@ -6,13 +6,13 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
 from argon2 import PasswordHasher, Type
 
-from recollect.domain import Caller, KeyId, Right, UserId
+from recollect.domain import NOWHERE, Caller, KeyId, Right, UserId
 from recollect.engine.core import Clock, Engine
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated, Unavailable
 from recollect.store import identity
@@ -20,6 +20,9 @@ from recollect.store.identity import KeyRecord, Workspace
 from recollect.store.pool import Pool
 
 PREFIX = "rk_"
+# As clients of the alumia door know their keys.
+ALUMIA_SPELLINGS = ("alm_live_", "alm_test_")
+SPELLINGS = (PREFIX, *ALUMIA_SPELLINGS)
 ALL_RIGHTS = tuple(Right)
 
 # A verified key is believed for this long; a revocation reaches every process at once by NOTIFY,
@@ -101,7 +104,7 @@ def _caller(record: KeyRecord) -> Caller:
     return Caller(
         org_id=record.org_id,
         user_id=record.user_id,
-        workspace_id=record.workspace_id,
+        workspace_id=record.workspace_id or NOWHERE,
         rights=frozenset(Right(right) for right in record.rights),
         key_id=record.id,
         label=record.prefix,
@@ -129,16 +132,29 @@ async def create_key(
     *,
     name: str = "",
     workspace: str | None = None,
+    user: str | None = None,
     rights: Sequence[Right] = ALL_RIGHTS,
     expires_at: datetime | None = None,
+    spelling: str = PREFIX,
+    is_unbound: bool = False,
 ) -> NewKey:
-    """Make a key for a workspace, by name or id; the default one when None."""
+    """Make a key for a workspace, by name or id; the default one when None.
+
+    It acts for a user of that org, by id or login; for its admin when None. An unbound key is for
+    the org, and in whichever workspace is active.
+    """
     async with engine.pool.everywhere() as db:
         found = _one(await identity.find_workspace(db, workspace))
-        user_id = await identity.admin_of(db, found.org_id)
+        user_id = await (
+            identity.find_user(db, found.org_id, user)
+            if user
+            else identity.admin_of(db, found.org_id)
+        )
         if user_id is None:
             raise NotFound("user")
-        new = _minted(found, user_id, name, rights, expires_at, engine.now())
+        new = _minted(found, user_id, name, rights, expires_at, engine.now(), spelling)
+        if is_unbound:
+            new = replace(new, record=replace(new.record, workspace_id=None))
         await identity.add_key(db, new.record)
     return new
 
@@ -185,13 +201,13 @@ def _minted(
     rights: Sequence[Right],
     expires_at: datetime | None,
     now: datetime,
+    spelling: str = PREFIX,
 ) -> NewKey:
     if not rights:
         raise Invalid("A key needs at least one right.", field="rights")
     if expires_at and expires_at <= now:
         raise Invalid("That expiry is in the past.", field="expires")
-    shown = PREFIX + secrets.token_hex(4)
-    text = f"{shown}_{secrets.token_urlsafe(32)}"
+    shown, text = _spelt(spelling)
     record = KeyRecord(
         id=KeyId(uuid4()),
         org_id=workspace.org_id,
@@ -208,6 +224,17 @@ def _minted(
         last_used_at=None,
     )
     return NewKey(text, record)
+
+
+def _spelt(spelling: str) -> tuple[str, str]:
+    """What is shown of a new key, and all of it."""
+    if spelling in ALUMIA_SPELLINGS:
+        text = spelling + secrets.token_hex(24)
+        return text[:12], text
+    if spelling != PREFIX:
+        raise Invalid(f"A key begins with one of: {', '.join(SPELLINGS)}.", field="spelling")
+    shown = PREFIX + secrets.token_hex(4)
+    return shown, f"{shown}_{secrets.token_urlsafe(32)}"
 
 
 def _digest(presented: str) -> bytes:

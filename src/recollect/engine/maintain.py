@@ -7,6 +7,7 @@ from recollect.engine.core import Engine
 from recollect.engine.counting import plan_counts
 from recollect.engine.indexing import plan_indexes
 from recollect.store import (
+    assets,
     idempotency,
     identity,
     injections,
@@ -35,6 +36,7 @@ async def tidy(engine: Engine) -> None:
         await responses.sweep(db, now - _TURNS_KEPT, _BATCH)
         await lessons.sweep(db, now - _TURNS_KEPT, _BATCH)
         await threads.empty_expired(db, now, _BATCH)
+        await assets.sweep(db, now)
         crowded = await words.crowded_tallies(db)
     await plan_indexes(engine)
     await plan_counts(engine)

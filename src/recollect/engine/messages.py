@@ -119,7 +119,7 @@ async def list_messages(
         located = await located_thread(engine, db, caller, thread)
         beyond = None
         if ask.beyond:
-            last = await messages.find(db, caller.workspace_id, ask.beyond, engine.now())
+            last = await messages.find(db, caller, ask.beyond, engine.now())
             if last is None or last.thread_id != located.id:
                 raise Invalid("The cursor names no message of this chat.", field="after")
             beyond = last.place
@@ -194,7 +194,7 @@ async def clear_messages(engine: Engine, caller: Caller, thread: Ref) -> int:
 
 async def located_thread(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Located:
     """The living thread of any spelling of its id."""
-    found = await messages.locate(db, caller.workspace_id, ref, engine.now())
+    found = await messages.locate(db, caller, ref, engine.now())
     if found is None:
         raise NotFound("chat")
     return found
@@ -265,14 +265,15 @@ def _edited(message: Message, ask: EditMessage) -> Message:
 
 
 async def _held(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Held:
-    held = await messages.hold(db, caller.workspace_id, ref, engine.now())
+    thread = await located_thread(engine, db, caller, ref)
+    held = await messages.hold(db, caller.workspace_id, Ref(id=thread.id), engine.now())
     if held is None:
         raise NotFound("chat")
     return held
 
 
 async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Message:
-    message = await messages.find(db, caller.workspace_id, ref, engine.now())
+    message = await messages.find(db, caller, ref, engine.now())
     if message is None:
         raise NotFound("message")
     return message

@@ -94,37 +94,44 @@ async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
     """Keep one memory, or hand back the one that already says it where the door asks for that."""
     caller.require(Right.WRITE)
     check_content(ask.content)
-    _check_scope(caller, ask)
     embedded = None
     if ask.wants_vector:
         # Before the transaction: no connection is held while a model thinks.
         embedded = await spaces.embed_passage(engine, caller.workspace_id, ask.content)
     async with engine.writing(caller) as db:
-        thread = await _thread(engine, db, caller, ask)
-        if ask.lesson:
-            await learn_from(engine, db, caller, ask.lesson)
-        if ask.returns_twin:
-            subject = ask.subject or (thread.subject if thread else None)
-            twin = await _find_twin(engine, db, caller, ask, subject, embedded)
-            if twin:
-                return Saved(twin, is_new=False)
-        memory = _newborn(caller, ask, thread, engine.now())
-        async with together(db):
-            await memories.insert(db, memory, content_digest(memory.content))
-            await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
-            memory = await attach_vector(engine, db, memory, embedded)
-        if ask.links_alike:
-            await link_alike(engine, db, caller, memory, embedded)
-        await link_new(engine, db, caller, memory, ask.links)
-        await engine.note(
-            db,
-            caller,
-            "memory.created",
-            audited(memory),
-            thread_code=memory.thread_code,
-            subject=memory.subject,
-            is_private=memory.is_restricted,
-        )
+        return await save_within(engine, db, caller, ask, embedded)
+
+
+async def save_within(
+    engine: Engine, db: Db, caller: Caller, ask: Save, embedded: Embedded | None
+) -> Saved:
+    """As `save`, in a transaction that is under way, with what was embedded before it began."""
+    _check_scope(caller, ask)
+    thread = await _thread(engine, db, caller, ask)
+    if ask.lesson:
+        await learn_from(engine, db, caller, ask.lesson)
+    if ask.returns_twin:
+        subject = ask.subject or (thread.subject if thread else None)
+        twin = await _find_twin(engine, db, caller, ask, subject, embedded)
+        if twin:
+            return Saved(twin, is_new=False)
+    memory = _newborn(caller, ask, thread, engine.now())
+    async with together(db):
+        await memories.insert(db, memory, content_digest(memory.content))
+        await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
+        memory = await attach_vector(engine, db, memory, embedded)
+    if ask.links_alike:
+        await link_alike(engine, db, caller, memory, embedded)
+    await link_new(engine, db, caller, memory, ask.links)
+    await engine.note(
+        db,
+        caller,
+        "memory.created",
+        audited(memory),
+        thread_code=memory.thread_code,
+        subject=memory.subject,
+        is_private=memory.is_restricted,
+    )
     return Saved(memory, is_new=True)
 
 

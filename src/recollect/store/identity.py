@@ -31,7 +31,8 @@ class KeyRecord:
 
     id: KeyId
     org_id: OrgId
-    workspace_id: WorkspaceId
+    # None: in no workspace of its own. In the default one while workspaces are off, else nowhere.
+    workspace_id: WorkspaceId | None
     user_id: UserId
     name: str
     digest: bytes
@@ -184,7 +185,19 @@ _KEY_COLUMNS = """
     id, org_id, workspace_id, user_id, name, digest, prefix, last_four, rights, created_at,
     expires_at, revoked_at, last_used_at
 """
-_FIND_KEY = f"SELECT {_KEY_COLUMNS} FROM api_key WHERE digest = %(digest)s"
+# With the workspace that it is in today. What was put away opens nothing.
+_FIND_KEY = """
+    SELECT k.id, k.org_id, coalesce(k.workspace_id, home.id) AS workspace_id, k.user_id, k.name,
+        k.digest, k.prefix, k.last_four, k.rights, k.created_at, k.expires_at,
+        coalesce(k.revoked_at, o.archived_at, u.archived_at, w.archived_at) AS revoked_at,
+        k.last_used_at
+    FROM api_key k
+    JOIN org o ON o.id = k.org_id
+    JOIN app_user u ON u.id = k.user_id
+    LEFT JOIN workspace w ON w.id = k.workspace_id
+    LEFT JOIN workspace home ON home.org_id = o.id AND home.is_default AND NOT o.workspaces_on
+    WHERE k.digest = %(digest)s
+"""
 _KEYS = f"SELECT {_KEY_COLUMNS} FROM api_key ORDER BY created_at, id"
 
 
@@ -236,3 +249,90 @@ async def touch_key(db: Db, key_id: KeyId, now: datetime) -> None:
     """Note that a key was used, at most once a minute."""
     stale = now - timedelta(minutes=1)
     await db.execute(_TOUCH, {"id": key_id, "now": now, "stale": stale})
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """The workspaces of an org, the default one first, and whether they are told apart."""
+
+    is_on: bool
+    workspace_ids: Sequence[WorkspaceId]
+
+
+_HOMES = """
+    SELECT o.workspaces_on, w.id
+    FROM org o
+    LEFT JOIN workspace w ON w.org_id = o.id AND w.archived_at IS NULL
+    WHERE o.id = %(org_id)s
+    ORDER BY w.is_default DESC, w.created_at, w.id
+"""
+
+
+async def homes(db: Db, org_id: OrgId) -> Homes:
+    """Where in an org memories can be."""
+    rows = await (await db.execute(_HOMES, {"org_id": org_id})).fetchall()
+    return Homes(bool(rows and rows[0][0]), [WorkspaceId(row[1]) for row in rows if row[1]])
+
+
+_MAY_ENTER = """
+    SELECT EXISTS (
+        SELECT FROM workspace w
+        JOIN app_user u ON u.id = %(user_id)s AND u.org_id = w.org_id
+        WHERE w.id = %(workspace_id)s AND w.org_id = %(org_id)s AND w.archived_at IS NULL
+            AND (u.is_admin OR EXISTS (
+                SELECT FROM workspace_member own
+                WHERE own.workspace_id = %(workspace_id)s AND own.user_id = u.id))
+    )
+"""
+
+
+async def may_enter(db: Db, org_id: OrgId, user_id: UserId, workspace_id: UUID) -> bool:
+    """Whether a user may make this workspace of the org the active one."""
+    values = {"workspace_id": workspace_id, "org_id": org_id, "user_id": user_id}
+    row = await (await db.execute(_MAY_ENTER, values)).fetchone()
+    return bool(row and row[0])
+
+
+_SET_WORKSPACES = "UPDATE org SET workspaces_on = %(is_on)s WHERE id = %(org_id)s"
+
+
+async def set_workspaces(db: Db, org_id: OrgId, *, is_on: bool) -> None:
+    """Tell the workspaces of an org apart, or not; every process learns it at once."""
+    await db.execute(_SET_WORKSPACES, {"org_id": org_id, "is_on": is_on})
+    await db.execute(_TELL, {"channel": CHANNEL})
+
+
+_FIND_USER = """
+    SELECT id FROM app_user
+    WHERE org_id = %(org_id)s AND (id::text = %(wanted)s OR login = %(wanted)s)
+        AND archived_at IS NULL
+"""
+
+
+async def find_user(db: Db, org_id: OrgId, wanted: str) -> UserId | None:
+    """A user of the org, by id or login."""
+    row = await (await db.execute(_FIND_USER, {"org_id": org_id, "wanted": wanted})).fetchone()
+    return UserId(row[0]) if row else None
+
+
+_ADD_WORKSPACE_MEMBER = """
+    INSERT INTO workspace_member (workspace_id, user_id)
+    VALUES (%(workspace_id)s, %(user_id)s)
+    ON CONFLICT (workspace_id, user_id) DO NOTHING
+"""
+_REMOVE_WORKSPACE_MEMBER = """
+    DELETE FROM workspace_member
+    WHERE workspace_id = %(workspace_id)s AND user_id = %(user_id)s
+"""
+
+
+async def add_workspace_member(db: Db, workspace_id: WorkspaceId, user_id: UserId) -> None:
+    """Let a user make this workspace the active one."""
+    values = {"workspace_id": workspace_id, "user_id": user_id}
+    await db.execute(_ADD_WORKSPACE_MEMBER, values)
+
+
+async def remove_workspace_member(db: Db, workspace_id: WorkspaceId, user_id: UserId) -> bool:
+    """Keep a user out of a workspace; False when they were not let in."""
+    values = {"workspace_id": workspace_id, "user_id": user_id}
+    return (await db.execute(_REMOVE_WORKSPACE_MEMBER, values)).rowcount > 0

@@ -8,8 +8,9 @@ from typing import Any
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from recollect.domain import Message, MessageId, Place, Ref, ThreadId, WorkspaceId
+from recollect.domain import Caller, Message, MessageId, Place, Ref, ThreadId, WorkspaceId
 from recollect.store.pool import Db
+from recollect.store.visible import THREAD_IN_SIGHT, in_sight_of
 
 # Everything a `Message` has, where the statement names its workspace as %(workspace_id)s.
 COLUMNS = """
@@ -86,7 +87,7 @@ async def hold(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> He
 
 _LOCATE = f"""
     SELECT t.id, t.code, t.message_count FROM thread t
-    WHERE t.workspace_id = %(workspace_id)s AND {_THREAD_ALIVE}
+    WHERE t.workspace_id = %(workspace_id)s AND {_THREAD_ALIVE} AND {THREAD_IN_SIGHT}
         AND (t.id = %(id)s
              OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
 """
@@ -101,9 +102,9 @@ class Located:
     message_count: int
 
 
-async def locate(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Located | None:
+async def locate(db: Db, caller: Caller, ref: Ref, now: datetime) -> Located | None:
     """The thread of any spelling of its id, unless its time is up."""
-    values = {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+    values = in_sight_of(caller) | {"id": ref.id, "code": ref.code, "now": now}
     async with db.cursor(row_factory=class_row(Located)) as cursor:
         await cursor.execute(_LOCATE, values)
         return await cursor.fetchone()
@@ -168,15 +169,15 @@ async def by_client_id(
 
 _FIND = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND {_THREAD_ALIVE}
+    WHERE m.workspace_id = %(workspace_id)s AND {_THREAD_ALIVE} AND {THREAD_IN_SIGHT}
         AND (m.id = %(id)s
              OR (m.short_code = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
 """
 
 
-async def find(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Message | None:
+async def find(db: Db, caller: Caller, ref: Ref, now: datetime) -> Message | None:
     """The message of any spelling of its id, unless its thread's time is up."""
-    values = {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+    values = in_sight_of(caller) | {"id": ref.id, "code": ref.code, "now": now}
     found = await _fetch(db, _FIND, values)
     return found[0] if found else None
 

@@ -381,7 +381,7 @@ async def _asked(
         "counts": [common.get(term, 0) if term in rest else 0 for term, _ in forms],
         "read": [term for term, _ in forms if term not in rest],
         "rest": list(rest),
-        "phrases": [_containing(phrase) for phrase in phrases],
+        "phrases": [containing_pattern(phrase) for phrase in phrases],
         **matching(wanted),
         "looked_up": _ALL if is_narrowed else limit * 4 + 100,
         "limit": limit,
@@ -445,7 +445,7 @@ async def containing(
     if not fragments:
         return []
     values = {
-        "fragments": [_containing(fragment) for fragment in fragments],
+        "fragments": [containing_pattern(fragment) for fragment in fragments],
         **matching(wanted),
         "limit": limit,
         **visible_to(caller, now, view),
@@ -453,7 +453,7 @@ async def containing(
     return await _fetch(db, _SUBSTRING, values)
 
 
-def _containing(text: str) -> str:
+def containing_pattern(text: str) -> str:
     """A LIKE pattern in which the text stands for nothing but itself."""
     escaped = text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
     return f"%{escaped}%"

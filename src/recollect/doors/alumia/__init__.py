@@ -1,0 +1,1 @@
+"""The door for key/value memories with scopes."""

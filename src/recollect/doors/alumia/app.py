@@ -1,0 +1,430 @@
+"""The routes of key/value memories. Each parses, calls one verb, and writes the answer."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, FastAPI, File, Query, Request, Response, UploadFile
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from recollect import __version__
+from recollect.domain import Caller, Memory
+from recollect.doors.alumia import parts_wire, wire
+from recollect.doors.alumia.envelope import (
+    Envelope,
+    ErrorObject,
+    Gone,
+    Items,
+    Page,
+    cursor_at,
+    place_of,
+)
+from recollect.doors.alumia.errors import answer
+from recollect.doors.front import Door, bearer
+from recollect.doors.furnish import EngineOf, furnish
+from recollect.engine.assets import (
+    MOST_BYTES,
+    NewAsset,
+    attach,
+    detach,
+    get_asset,
+    give_out,
+    list_assets,
+)
+from recollect.engine.contexts import Context
+from recollect.engine.core import Engine
+from recollect.engine.insights import (
+    is_learning,
+    learn,
+    list_insights,
+    switch_learning,
+    unlearn,
+)
+from recollect.engine.keyed import (
+    add_source,
+    change_keyed,
+    find_keyed,
+    forget_keyed,
+    list_keyed,
+    list_sources,
+    recall_keyed,
+    remove_source,
+    save_keyed,
+)
+from recollect.engine.reach import Reach, activate, reach_of
+from recollect.engine.threads import OpenThread, get_thread, open_thread
+from recollect.errors import Invalid, NotFound
+
+CREDENTIALS = {"bearer": {"type": "http", "scheme": "bearer"}}
+PREFIXES = ("/api/v1",)
+_UPLOAD = re.compile(r"/api/v1/memories/[^/]+/assets")
+# The file's form around it.
+_UPLOAD_BYTES = MOST_BYTES + 64 * 1024
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}")
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503)
+router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+
+
+def door(engine: Engine) -> Door:
+    """The door, ready to be hung."""
+    app = FastAPI(
+        title="Recollect: key/value memories",
+        version=__version__,
+        description="Memories by key, with scopes, assets and sources; and what was learnt.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # Not by `include_router`, which makes every route once more: 70 ms in the first request.
+        routes=list(router.routes),
+    )
+    furnish(app, engine, answer, CREDENTIALS)
+    return Door(
+        "alumia", PREFIXES, app, answer, bearer, uploads=_UPLOAD, most_upload_bytes=_UPLOAD_BYTES
+    )
+
+
+async def _active(request: Request, engine: EngineOf) -> Caller:
+    """The caller, in the workspace that a header makes the active one. A header never widens."""
+    caller: Caller = request.state.caller
+    org = request.headers.get("x-alumia-org")
+    if org is not None and org != str(caller.org_id):
+        raise NotFound("org")
+    wanted = request.headers.get("x-alumia-workspace")
+    if wanted is None:
+        return caller
+    return await activate(engine, caller, wire.thing_id(wanted, "workspace"))
+
+
+CallerOf = Annotated[Caller, Depends(_active)]
+Names = Annotated[wire.Names, Query()]
+
+
+# Memories.
+
+
+@router.post(
+    "/api/v1/memories", status_code=201, responses={200: {"model": Envelope[wire.MemoryObject]}}
+)
+async def save_memory(
+    engine: EngineOf, caller: CallerOf, body: wire.NewMemory, response: Response
+) -> Envelope[wire.MemoryObject]:
+    """Save a memory; one of the same key, scope and context is updated (200)."""
+    if body.expiresAt and body.expiresAt <= engine.now():
+        raise Invalid("`expiresAt` is in the past.", field="expiresAt")
+    ask = wire.to_save(body)
+    reach = await reach_of(engine, caller, wire.context_of(body))
+    saved = await save_keyed(engine, reach, ask)
+    response.status_code = 201 if saved.is_new else 200
+    return Envelope(data=wire.from_memory(saved.memory))
+
+
+@router.get("/api/v1/memories")
+async def list_memories(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.ListParameters, Query()]
+) -> Envelope[Page[wire.MemoryObject]]:
+    """List memories, newest first."""
+    asked = parameters.model_dump(exclude={"cursor", "limit"})
+    after = place_of(parameters.cursor, caller, asked)
+    reach = await reach_of(engine, caller, wire.context_of(parameters))
+    found, has_more = await list_keyed(engine, reach, wire.to_list(parameters, after))
+    cursor = None
+    if has_more:
+        cursor = cursor_at((found[-1].created_at, found[-1].id), caller, asked)
+    items = [wire.from_memory(each) for each in found]
+    return Envelope(data=Page(items=items, nextCursor=cursor, hasMore=has_more))
+
+
+@router.post("/api/v1/memories/recall")
+async def recall_memories(
+    engine: EngineOf, caller: CallerOf, body: wire.Recall
+) -> Envelope[Items[wire.MemoryObject]]:
+    """The memories that fit a question, best first."""
+    reach = await reach_of(engine, caller, wire.context_of(body))
+    limit = wire.clamped(body.limit, default=5, most=50)
+    found = await recall_keyed(engine, reach, body.query, limit)
+    return Envelope(data=Items(items=[wire.from_memory(each) for each in found]))
+
+
+@router.get("/api/v1/memories/{memory_id}")
+async def get_memory(
+    engine: EngineOf, caller: CallerOf, memory_id: str, names: Names
+) -> Envelope[wire.MemoryObject]:
+    """One memory."""
+    _, memory = await _found(engine, caller, memory_id, names)
+    return Envelope(data=wire.from_memory(memory))
+
+
+@router.patch("/api/v1/memories/{memory_id}")
+async def change_memory(
+    engine: EngineOf, caller: CallerOf, memory_id: str, names: Names, body: wire.MemoryChange
+) -> Envelope[wire.MemoryObject]:
+    """Change what is sent of a memory."""
+    there, memory = await _found(engine, caller, memory_id, names)
+    ask = wire.to_change(body, memory)
+    if ask.expires_at and ask.expires_at <= engine.now():
+        raise Invalid("`expiresAt` is in the past.", field="expiresAt")
+    return Envelope(data=wire.from_memory(await change_keyed(engine, there, memory, ask)))
+
+
+@router.delete("/api/v1/memories/{memory_id}")
+async def delete_memory(
+    engine: EngineOf, caller: CallerOf, memory_id: str, names: Names
+) -> Envelope[Gone]:
+    """Forget a memory; its assets go for good."""
+    there, memory = await _found(engine, caller, memory_id, names)
+    await forget_keyed(engine, there, memory)
+    return Envelope(data=Gone(id=str(memory.id)))
+
+
+# Assets.
+
+
+@router.post("/api/v1/memories/{memory_id}/assets", status_code=201)
+async def add_asset(
+    engine: EngineOf,
+    caller: CallerOf,
+    memory_id: str,
+    names: Names,
+    file: Annotated[UploadFile, File()],
+) -> Envelope[parts_wire.AssetObject]:
+    """Attach a file, sent as multipart form data; at most 20 MiB."""
+    there, memory = await _found(engine, caller, memory_id, names)
+    given = file.content_type or ""
+    new = NewAsset(
+        # A label, never a path: that is how it is stored, shown and sent back.
+        filename=_printable(file.filename or "file"),
+        media_type=given if _MEDIA_TYPE.fullmatch(given) else "application/octet-stream",
+    )
+    asset = await attach(engine, there, memory, new, _chunks(file))
+    return Envelope(data=parts_wire.from_asset(asset))
+
+
+@router.get("/api/v1/memories/{memory_id}/assets")
+async def get_assets(
+    engine: EngineOf, caller: CallerOf, memory_id: str, names: Names
+) -> Envelope[Items[parts_wire.AssetObject]]:
+    """What is attached to a memory."""
+    there, memory = await _found(engine, caller, memory_id, names)
+    found = await list_assets(engine, there, memory)
+    return Envelope(data=Items(items=[parts_wire.from_asset(each) for each in found]))
+
+
+@router.get(
+    "/api/v1/memories/{memory_id}/assets/{asset_id}",
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {"application/octet-stream": {}}},
+        206: {"content": {"application/octet-stream": {}}},
+        416: {"model": ErrorObject},
+    },
+)
+async def download_asset(
+    engine: EngineOf,
+    caller: CallerOf,
+    memory_id: str,
+    asset_id: str,
+    names: Names,
+    request: Request,
+) -> Response:
+    """The bytes, or with a `Range` header some of them."""
+    there, memory = await _found(engine, caller, memory_id, names)
+    asset = await get_asset(engine, there, memory, wire.thing_id(asset_id, "asset"))
+    span = _span(request.headers.get("range"), asset.size)
+    if span is None:
+        error = {"code": "RANGE_NOT_SATISFIABLE", "message": "There are no such bytes."}
+        return JSONResponse(
+            {"success": False, "error": error},
+            416,
+            {"content-range": f"bytes */{asset.size}"},
+        )
+    first, last = span
+    is_part = (first, last) != (0, asset.size - 1)
+    headers = {
+        "content-length": str(last - first + 1),
+        "accept-ranges": "bytes",
+        "etag": f'"{bytes(asset.digest).hex()}"',
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(asset.filename, safe='')}",
+        "content-security-policy": "sandbox; default-src 'none'",
+    }
+    if is_part:
+        headers["content-range"] = f"bytes {first}-{last}/{asset.size}"
+    return StreamingResponse(
+        give_out(engine, there, asset, first, last),
+        206 if is_part else 200,
+        headers,
+        media_type=asset.media_type,
+    )
+
+
+@router.delete("/api/v1/memories/{memory_id}/assets/{asset_id}")
+async def delete_asset(
+    engine: EngineOf, caller: CallerOf, memory_id: str, asset_id: str, names: Names
+) -> Envelope[Gone]:
+    """Delete an asset."""
+    there, memory = await _found(engine, caller, memory_id, names)
+    wanted = wire.thing_id(asset_id, "asset")
+    await detach(engine, there, memory, wanted)
+    return Envelope(data=Gone(id=str(wanted)))
+
+
+# Sources.
+
+
+@router.get("/api/v1/memories/{memory_id}/sources")
+async def get_sources(
+    engine: EngineOf, caller: CallerOf, memory_id: str, names: Names
+) -> Envelope[Items[parts_wire.SourceObject]]:
+    """Where a memory came from."""
+    there, memory = await _found(engine, caller, memory_id, names)
+    found = await list_sources(engine, there, memory)
+    return Envelope(data=Items(items=[parts_wire.from_source(each) for each in found]))
+
+
+@router.post("/api/v1/memories/{memory_id}/sources", status_code=201)
+async def link_source(
+    engine: EngineOf, caller: CallerOf, memory_id: str, names: Names, body: wire.SourceBody
+) -> Envelope[parts_wire.SourceObject]:
+    """Link a memory to the session or message it came from."""
+    there, memory = await _found(engine, caller, memory_id, names)
+    source = await add_source(engine, there, memory, wire.source_link(body))
+    return Envelope(data=parts_wire.from_source(source))
+
+
+@router.delete("/api/v1/memories/{memory_id}/sources/{source_id}")
+async def unlink_source(
+    engine: EngineOf, caller: CallerOf, memory_id: str, source_id: str, names: Names
+) -> Envelope[Gone]:
+    """Take a link away."""
+    there, memory = await _found(engine, caller, memory_id, names)
+    wanted = wire.thing_id(source_id, "source")
+    await remove_source(engine, there, memory, wanted)
+    return Envelope(data=Gone(id=str(wanted)))
+
+
+# Sessions, as far as memories need them.
+
+
+@router.post("/api/v1/sessions", status_code=201)
+async def create_session(
+    engine: EngineOf, caller: CallerOf, body: parts_wire.NewSession
+) -> Envelope[parts_wire.SessionObject]:
+    """Open a session, of a project or an agent if one is named."""
+    names = wire.Names(projectId=body.projectId, agentId=body.agentId)
+    reach = await reach_of(engine, caller, wire.context_of(names))
+    thread = await open_thread(engine, reach.home, OpenThread(agent=body.agentId or ""))
+    return Envelope(data=parts_wire.from_thread(thread))
+
+
+@router.get("/api/v1/sessions/{session_id}")
+async def get_session(
+    engine: EngineOf, caller: CallerOf, session_id: str
+) -> Envelope[parts_wire.SessionObject]:
+    """One session."""
+    ref = wire.session_ref(session_id)
+    reach = await reach_of(engine, caller, Context(thread=ref))
+    return Envelope(data=parts_wire.from_thread(await get_thread(engine, reach.home, ref)))
+
+
+# Learning: what was learnt about the user, apart from memories.
+
+
+@router.get("/api/v1/learning")
+async def get_learning(
+    engine: EngineOf,
+    caller: CallerOf,
+    parameters: Annotated[parts_wire.LearningParameters, Query()],
+) -> Envelope[parts_wire.CountedPage | parts_wire.InsightPage]:
+    """Insights about the user, newest first; the first page counts them."""
+    asked = parameters.model_dump(exclude={"cursor", "pageSize"})
+    after = place_of(parameters.cursor, caller, asked)
+    ask = parts_wire.to_list(parameters, after)
+    found = await list_insights(engine, await _home(engine, caller), ask)
+    cursor = None
+    if found.has_more:
+        last = found.insights[-1]
+        cursor = cursor_at((last.created_at, last.id), caller, asked)
+    return Envelope(data=parts_wire.from_learnt(found, cursor))
+
+
+@router.post("/api/v1/learning", status_code=201)
+async def add_insight(
+    engine: EngineOf, caller: CallerOf, body: parts_wire.NewInsight
+) -> Envelope[parts_wire.InsightObject]:
+    """Keep an insight about the user."""
+    ask = parts_wire.to_learn(body)
+    insight = await learn(engine, await _home(engine, caller), ask)
+    return Envelope(data=parts_wire.from_insight(insight))
+
+
+@router.delete("/api/v1/learning")
+async def wipe_learning(engine: EngineOf, caller: CallerOf) -> Envelope[parts_wire.Wiped]:
+    """Delete every insight about the user."""
+    removed = await unlearn(engine, await _home(engine, caller), None)
+    return Envelope(data=parts_wire.Wiped(deleted=removed))
+
+
+@router.get("/api/v1/learning/settings")
+async def get_learning_settings(
+    engine: EngineOf, caller: CallerOf
+) -> Envelope[parts_wire.LearningState]:
+    """Whether anything is learnt in passing."""
+    return Envelope(data=parts_wire.LearningState(enabled=await is_learning(engine, caller)))
+
+
+@router.patch("/api/v1/learning/settings")
+async def set_learning_settings(
+    engine: EngineOf, caller: CallerOf, body: parts_wire.LearningSwitch
+) -> Envelope[parts_wire.LearningState]:
+    """Allow or end learning in passing."""
+    home = await _home(engine, caller)
+    await switch_learning(engine, home, is_on=body.enabled)
+    return Envelope(data=parts_wire.LearningState(enabled=body.enabled))
+
+
+@router.delete("/api/v1/learning/{insight_id}")
+async def delete_insight(engine: EngineOf, caller: CallerOf, insight_id: str) -> Envelope[Gone]:
+    """Delete one insight."""
+    wanted = wire.thing_id(insight_id, "insight")
+    await unlearn(engine, await _home(engine, caller), wanted)
+    return Envelope(data=Gone(id=str(wanted)))
+
+
+async def _home(engine: Engine, caller: Caller) -> Caller:
+    return (await reach_of(engine, caller, Context())).home
+
+
+async def _found(
+    engine: Engine, caller: Caller, memory_id: str, names: wire.Names
+) -> tuple[Caller, Memory]:
+    """The memory, and the caller where it is."""
+    ref = wire.memory_ref(memory_id)
+    reach: Reach = await reach_of(engine, caller, wire.context_of(names))
+    return await find_keyed(engine, reach, ref)
+
+
+async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:
+    while chunk := await file.read(64 * 1024):
+        yield chunk
+
+
+def _printable(name: str) -> str:
+    kept = "".join(letter for letter in name if letter.isprintable())
+    return kept.encode("utf-8", "ignore").decode()[:255] or "file"
+
+
+def _span(asked: str | None, size: int) -> tuple[int, int] | None:
+    """First and last byte; the whole when nothing, or nothing we know, is asked; None beyond it."""
+    found = _RANGE.fullmatch(asked or "")
+    if found is None or found.groups() == ("", ""):
+        return (0, size - 1)
+    first, last = found.groups()
+    if not first:
+        return (max(0, size - int(last)), size - 1) if int(last) and size else None
+    if int(first) >= size:
+        return None
+    end = min(int(last), size - 1) if last else size - 1
+    return (int(first), end) if int(first) <= end else (0, size - 1)

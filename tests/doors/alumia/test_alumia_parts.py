@@ -1,0 +1,281 @@
+"""Assets, sources, learning and keys of the alumia door."""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+import pytest
+from psycopg import sql
+
+from recollect.domain import Caller
+from recollect.engine.assets import MOST_BYTES
+from recollect.engine.core import Engine
+from recollect.engine.insights import Learn, learn_in_passing
+from recollect.engine.keys import create_key, list_keys
+from recollect.server import Server
+from tests.support.alumia import client_of, colleague, complaint, kept, recalled, session, values
+from tests.support.clock import Clock
+from tests.support.house import Visitor, visit
+from tests.support.statebase import open_session
+
+pytestmark = pytest.mark.anyio
+
+ABSENT = (404, "NOT_FOUND")
+BYTES = bytes(range(256)) * 4_000  # a little under 1 MiB: four pieces
+
+
+@pytest.fixture
+async def http(engine: Engine, server: Server, caller: Caller) -> Any:
+    async with client_of(engine, server, caller) as client:
+        yield client
+
+
+async def attached(
+    http: httpx2.AsyncClient, memory: dict[str, Any], data: bytes = BYTES, name: str = "a.png"
+) -> dict[str, Any]:
+    answer = await http.post(
+        f"/api/v1/memories/{memory['id']}/assets", files={"file": (name, data, "image/png")}
+    )
+    assert answer.status_code == 201, answer.text
+    return answer.json()["data"]
+
+
+async def count(engine: Engine, caller: Caller, table: str) -> int:
+    query = sql.SQL("SELECT count(*) FROM {} WHERE workspace_id = %s").format(sql.Identifier(table))
+    async with engine.reading(caller) as db:
+        row = await (await db.execute(query, [caller.workspace_id])).fetchone()
+    assert row
+    return row[0]
+
+
+async def test_R287_an_asset_is_kept_apart_and_comes_back_byte_for_byte(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    memory = await kept(http, "a picture of London")
+    path = f"/api/v1/memories/{memory['id']}"
+
+    asset = await attached(http, memory)
+
+    assert asset["size"] == len(BYTES)
+    assert asset["sha256"] == hashlib.sha256(BYTES).hexdigest()
+    assert (await http.get(f"{path}/assets")).json()["data"]["items"] == [asset]
+    whole = await http.get(f"{path}/assets/{asset['id']}")
+    assert (whole.status_code, whole.content) == (200, BYTES)
+    assert whole.headers["content-type"] == "image/png"
+    assert whole.headers["content-disposition"] == "attachment; filename*=UTF-8''a.png"
+    assert whole.headers["x-content-type-options"] == "nosniff"
+    assert (await http.get(path)).json()["data"] == memory
+    assert await count(engine, caller, "asset_piece") == 4
+
+    await http.delete(path)
+
+    assert await count(engine, caller, "asset") == await count(engine, caller, "asset_piece") == 0
+    assert complaint(await http.get(f"{path}/assets/{asset['id']}")) == ABSENT
+
+
+@pytest.mark.parametrize(
+    ("asked", "span"),
+    [
+        ("bytes=0-0", (0, 1)),
+        ("bytes=10-19", (10, 20)),
+        ("bytes=262143-262145", (262_143, 262_146)),
+        ("bytes=1023999-", (1_023_999, 1_024_000)),
+        ("bytes=-5", (1_023_995, 1_024_000)),
+        ("bytes=1000000-99999999", (1_000_000, 1_024_000)),
+    ],
+)
+async def test_R287_a_range_gives_those_bytes(
+    http: httpx2.AsyncClient, asked: str, span: tuple[int, int]
+) -> None:
+    memory = await kept(http, "a picture of London")
+    asset = await attached(http, memory)
+    path = f"/api/v1/memories/{memory['id']}/assets/{asset['id']}"
+
+    part = await http.get(path, headers={"Range": asked})
+
+    assert (part.status_code, part.content) == (206, BYTES[span[0] : span[1]])
+    assert part.headers["content-range"] == f"bytes {span[0]}-{span[1] - 1}/{len(BYTES)}"
+    beyond = await http.get(path, headers={"Range": "bytes=1024000-"})
+    assert complaint(beyond) == (416, "RANGE_NOT_SATISFIABLE")
+    for unknown in ("bytes=a-b", "lines=1-2", "bytes=5-1", "bytes=-"):
+        assert (await http.get(path, headers={"Range": unknown})).content == BYTES
+
+
+async def test_S60_S63_an_upload_is_bounded_and_its_name_is_a_label(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    memory = await kept(http, "a picture of London")
+    path = f"/api/v1/memories/{memory['id']}/assets"
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        head = b'--b\r\ncontent-disposition: form-data; name="file"; filename="x"\r\n\r\n'
+        yield head
+        while sent < 4 * MOST_BYTES:
+            sent += 1024 * 1024
+            yield b"x" * 1024 * 1024
+
+    form = {"content-type": "multipart/form-data; boundary=b"}
+    refused = await http.post(path, content=endless(), headers=form)
+
+    assert complaint(refused) == (413, "PAYLOAD_TOO_LARGE")
+    assert sent < MOST_BYTES + 4 * 1024 * 1024
+    assert await count(engine, caller, "asset") == 0
+    strange = await attached(http, memory, b"", "../../<b>\u202e.png")
+    assert strange["filename"] == "../../<b>.png"
+    empty = await http.get(f"{path}/{strange['id']}")
+    assert (empty.status_code, empty.content) == (200, b"")
+    for body, headers in (
+        (b"{}", {"content-type": "application/json"}),
+        (b"junk", form),
+        (b"", form),
+    ):
+        bad = await http.post(path, content=body, headers=headers)
+        assert complaint(bad)[0] in {415, 422}
+
+
+async def test_the_same_file_again_is_the_same_asset(http: httpx2.AsyncClient) -> None:
+    memory = await kept(http, "a picture of London")
+    first = await attached(http, memory)
+
+    assert await attached(http, memory) == first
+    assert (await attached(http, memory, name="b.png"))["id"] != first["id"]
+
+
+async def test_an_asset_of_another_is_not_there(
+    http: httpx2.AsyncClient, engine: Engine, server: Server, caller: Caller
+) -> None:
+    memory = await kept(http, "a picture of London")
+    asset = await attached(http, memory)
+    path = f"/api/v1/memories/{memory['id']}/assets"
+    async with client_of(engine, server, await colleague(engine, caller)) as theirs:
+        own = await kept(theirs, "theirs")
+        crossed = f"/api/v1/memories/{own['id']}/assets/{asset['id']}"
+
+        assert complaint(await theirs.get(path)) == ABSENT
+        assert complaint(await theirs.get(f"{path}/{asset['id']}")) == ABSENT
+        assert complaint(await theirs.delete(f"{path}/{asset['id']}")) == ABSENT
+        assert complaint(await theirs.get(crossed)) == ABSENT
+        assert complaint(await theirs.delete(crossed)) == ABSENT
+        posted = await theirs.post(path, files={"file": ("x", b"x", "text/plain")})
+        assert complaint(posted) == ABSENT
+
+
+async def test_R288_sources_lead_back_to_session_and_message(
+    http: httpx2.AsyncClient, visitor: Visitor, engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    talk = await session(http)
+    told = await open_session(visitor.http)
+    turn = await visitor.http.post(
+        f"/v1/sessions/{told['id']}/turns", json={"input": "I live in London", "output": "Noted"}
+    )
+    async with engine.reading(caller) as db:
+        row = await (
+            await db.execute("SELECT id FROM turn WHERE workspace_id = %s", [caller.workspace_id])
+        ).fetchone()
+    assert turn.status_code == 201
+    assert row
+    message = str(row[0])
+
+    memory = await kept(http, "Ada lives in London", sources=[{"kind": "session", "id": talk}])
+    path = f"/api/v1/memories/{memory['id']}/sources"
+    clock.advance(timedelta(seconds=1))
+    added = await http.post(path, json={"kind": "message", "id": message})
+
+    found = (await http.get(path)).json()["data"]["items"]
+    assert [(each["kind"], each["targetId"], each["resolved"]) for each in found] == [
+        ("session", talk, True),
+        ("message", message, True),
+    ]
+    assert found[1] == added.json()["data"]
+    assert "I live in London" in found[1]["text"]
+    for kind in ("session", "message"):
+        refused = await http.post(path, json={"kind": kind, "id": str(uuid4())})
+        assert complaint(refused) == ABSENT
+    assert (await http.delete(f"{path}/{found[0]['id']}")).status_code == 200
+    assert (await http.get(path)).json()["data"]["items"] == found[1:]
+    await visitor.http.delete(f"/v1/sessions/{told['id']}")
+    assert [each["resolved"] for each in (await http.get(path)).json()["data"]["items"]] == [False]
+
+
+async def test_R308_insights_and_memories_are_two_stores(http: httpx2.AsyncClient) -> None:
+    await http.post("/api/v1/learning", json={"category": "role", "insight": "a teal engineer"})
+    await kept(http, "a teal memory")
+
+    assert await values(http) == await recalled(http, "teal") == ["a teal memory"]
+    page = (await http.get("/api/v1/learning", params={"q": "teal"})).json()["data"]
+    assert [each["insight"] for each in page["items"]] == ["a teal engineer"]
+
+
+async def test_N34_the_learning_store_pages_counts_and_filters(
+    http: httpx2.AsyncClient, engine: Engine, server: Server, caller: Caller
+) -> None:
+    for number in range(3):
+        body = {"category": "pain_points", "insight": f"pain {number}"}
+        assert (await http.post("/api/v1/learning", json=body)).status_code == 201
+    body = {"category": "Communication-Style", "insight": "terse", "confidence": 0.5}
+    made = (await http.post("/api/v1/learning", json=body)).json()["data"]
+
+    assert (made["category"], made["source"], made["confidence"]) == (
+        "communication style",
+        "conversation",
+        0.5,
+    )
+    first = (await http.get("/api/v1/learning", params={"pageSize": 3})).json()["data"]
+    assert (first["total"], first["hasMore"]) == (4, True)
+    assert first["categoryCounts"]["pain points"] == 3
+    assert len(first["categoryCounts"]) == 9
+    rest = (
+        await http.get("/api/v1/learning", params={"pageSize": 3, "cursor": first["nextCursor"]})
+    ).json()["data"]
+    assert len(rest["items"]) == 1
+    assert "total" not in rest
+    assert "categoryCounts" not in rest
+    bad = {"category": "secrets", "insight": "x"}
+    assert complaint(await http.post("/api/v1/learning", json=bad)) == (400, "BAD_REQUEST")
+    odd = {"category": "role", "insight": "x", "confidence": 1.5}
+    assert complaint(await http.post("/api/v1/learning", json=odd)) == (422, "VALIDATION_ERROR")
+    async with client_of(engine, server, await colleague(engine, caller)) as theirs:
+        assert (await theirs.get("/api/v1/learning")).json()["data"]["total"] == 0
+        assert complaint(await theirs.delete(f"/api/v1/learning/{made['id']}")) == ABSENT
+    assert (await http.delete(f"/api/v1/learning/{made['id']}")).status_code == 200
+    assert (await http.get("/api/v1/learning")).json()["data"]["total"] == 3
+
+
+async def test_N35_learning_can_be_switched_off_and_wiped(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    noticed = Learn("role", "an engineer", "conversation", 0.9)
+    assert await learn_in_passing(engine, caller, noticed) is not None
+
+    answer = await http.patch("/api/v1/learning/settings", json={"enabled": False})
+
+    assert answer.json()["data"] == {"enabled": False}
+    assert await learn_in_passing(engine, caller, noticed) is None
+    assert (await http.get("/api/v1/learning")).json()["data"]["total"] == 1
+    assert (await http.delete("/api/v1/learning")).json()["data"] == {"deleted": 1}
+    assert (await http.get("/api/v1/learning")).json()["data"]["total"] == 0
+
+
+async def test_N33_a_key_of_this_door_is_shown_once_and_kept_as_a_digest(
+    engine: Engine, server: Server, caller: Caller
+) -> None:
+    for spelling in ("alm_live_", "alm_test_"):
+        new = await create_key(engine, workspace=str(caller.workspace_id), spelling=spelling)
+
+        assert re.fullmatch(spelling + "[0-9a-f]{48}", new.text)
+        [record] = [each for each in await list_keys(engine) if each.id == new.record.id]
+        assert record.prefix == new.text[:12]
+        assert bytes(record.digest) == hashlib.sha256(new.text.encode()).digest()
+        assert new.text not in str(record)
+        async with visit(server, Authorization=f"Bearer {new.text}") as http:
+            memory = await kept(http, "v", key=spelling)
+            assert (memory["orgId"], memory["userId"]) == (
+                str(caller.org_id),
+                str(caller.user_id),
+            )
