@@ -1,16 +1,22 @@
-"""`recollect key`: create, list and revoke API keys."""
+"""`recollect key`: create, list, replace and revoke API keys."""
 
 import argparse
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from datetime import timedelta
 
-from recollect.cli.arguments import Commands, add_command, moment, rights
-from recollect.compose import open_database, open_engine
-from recollect.engine.core import Engine
-from recollect.engine.keys import ALL_RIGHTS, create_key, list_keys, move_in, revoke_key
+from recollect.cli.arguments import Commands, add_command, moment, positive, rights
+from recollect.cli.houses import opened
+from recollect.engine.keys import (
+    ALL_RIGHTS,
+    PREFIX,
+    SPELLINGS,
+    create_key,
+    list_keys,
+    move_in,
+    revoke_key,
+    rotate_key,
+)
 from recollect.settings import Settings
-from recollect.store.migrate import migrate
 
 
 def add(commands: Commands) -> None:
@@ -18,7 +24,8 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "key",
-        about="Create, list and revoke API keys. What changes here holds at once in every server.",
+        about="Create, list, replace and revoke API keys. What changes here holds at once in every "
+        "server.",
         example="recollect key create --name laptop\nrecollect key list\n"
         "recollect key revoke laptop",
     )
@@ -41,6 +48,15 @@ def add(commands: Commands) -> None:
         metavar="RIGHTS",
         help="of read,write,delete,admin (default: all)",
     )
+    create.add_argument("--user", help="login or id of whom it acts for (default: the admin)")
+    create.add_argument(
+        "--unbound",
+        action="store_true",
+        help="for the org, in whichever workspace is active, and not for one workspace",
+    )
+    create.add_argument(
+        "--spelling", choices=SPELLINGS, default=PREFIX, help="how it begins (default: rk_)"
+    )
     create.add_argument("--expires", type=moment, metavar="WHEN", help="2027-01-31, 90d or 12h")
     create.set_defaults(run=_create)
     show = add_command(
@@ -51,6 +67,19 @@ def add(commands: Commands) -> None:
         example="recollect key list",
     )
     show.set_defaults(run=_list)
+    rotate = add_command(
+        verbs,
+        "rotate",
+        summary="put a new key in the place of one",
+        about="Make a key with the same name, user, workspace and rights, and print it. "
+        "The old one ends at once, or works on for up to 24 hours.",
+        example="recollect key rotate laptop --keep 12",
+    )
+    rotate.add_argument("key", help="its id, its name or its shown beginning (rk_...)")
+    rotate.add_argument(
+        "--keep", type=positive, default=0, metavar="HOURS", help="how long the old one works on"
+    )
+    rotate.set_defaults(run=_rotate)
     revoke = add_command(
         verbs,
         "revoke",
@@ -62,16 +91,8 @@ def add(commands: Commands) -> None:
     revoke.set_defaults(run=_revoke)
 
 
-@asynccontextmanager
-async def _engine(settings: Settings) -> AsyncGenerator[Engine]:
-    async with open_database(settings) as database:
-        await migrate(database.url)
-        async with open_engine(settings, database) as engine:
-            yield engine
-
-
 async def _create(settings: Settings, asked: argparse.Namespace) -> int:
-    async with _engine(settings) as engine:
+    async with opened(settings) as engine:
         admin = await move_in(engine)
         if admin:
             print(f"first sign-in: {admin.login} / {admin.password}", file=sys.stderr)
@@ -79,6 +100,9 @@ async def _create(settings: Settings, asked: argparse.Namespace) -> int:
             engine,
             name=asked.name,
             workspace=asked.workspace,
+            user=asked.user,
+            is_unbound=asked.unbound,
+            spelling=asked.spelling,
             rights=asked.rights,
             expires_at=asked.expires,
         )
@@ -87,7 +111,7 @@ async def _create(settings: Settings, asked: argparse.Namespace) -> int:
 
 
 async def _list(settings: Settings, _: argparse.Namespace) -> int:
-    async with _engine(settings) as engine:
+    async with opened(settings) as engine:
         found = await list_keys(engine)
         now = engine.now()
     print(f"{'KEY':<22}{'NAME':<20}{'RIGHTS':<28}{'STATE':<10}{'LAST USED':<18}CREATED")
@@ -102,8 +126,15 @@ async def _list(settings: Settings, _: argparse.Namespace) -> int:
     return 0
 
 
+async def _rotate(settings: Settings, asked: argparse.Namespace) -> int:
+    async with opened(settings) as engine:
+        new = await rotate_key(engine, asked.key, timedelta(hours=asked.keep))
+    print(new.text)
+    return 0
+
+
 async def _revoke(settings: Settings, asked: argparse.Namespace) -> int:
-    async with _engine(settings) as engine:
+    async with opened(settings) as engine:
         count = await revoke_key(engine, asked.key)
     print(f"{count} revoked")
     return 0

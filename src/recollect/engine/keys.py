@@ -24,6 +24,7 @@ PREFIX = "rk_"
 ALUMIA_SPELLINGS = ("alm_live_", "alm_test_")
 SPELLINGS = (PREFIX, *ALUMIA_SPELLINGS)
 ALL_RIGHTS = tuple(Right)
+LONGEST_OVERLAP = timedelta(hours=24)
 
 # A verified key is believed for this long; a revocation reaches every process at once by NOTIFY,
 # and this is the limit should that message be lost.
@@ -172,6 +173,35 @@ async def revoke_key(engine: Engine, wanted: str) -> int:
     if not revoked:
         raise NotFound("key")
     return len(revoked)
+
+
+async def rotate_key(engine: Engine, wanted: str, keeps_for: timedelta) -> NewKey:
+    """A new key in the place of one; the old one works on for a while, at most a day."""
+    if not timedelta(0) <= keeps_for <= LONGEST_OVERLAP:
+        raise Invalid("A replaced key can work on for at most 24 hours.", field="keep")
+    now = engine.now()
+    async with engine.pool.everywhere() as db:
+        found = await identity.find_good_keys(db, wanted, now)
+        if not found:
+            raise NotFound("key")
+        if len(found) > 1:
+            raise Conflict("More than one key has that name. Use its id or shown beginning.")
+        old = found[0]
+        spelling = next(each for each in SPELLINGS if old.prefix.startswith(each))
+        shown, text = _spelt(spelling)
+        record = replace(
+            old,
+            id=KeyId(uuid4()),
+            digest=_digest(text),
+            prefix=shown,
+            last_four=text[-4:],
+            rights=[Right(right) for right in old.rights],
+            created_at=now,
+            last_used_at=None,
+        )
+        await identity.add_key(db, record)
+        await identity.end_key(db, old.id, now + keeps_for)
+    return NewKey(text, record)
 
 
 async def move_in(engine: Engine) -> Admin | None:

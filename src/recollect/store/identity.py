@@ -336,3 +336,126 @@ async def remove_workspace_member(db: Db, workspace_id: WorkspaceId, user_id: Us
     """Keep a user out of a workspace; False when they were not let in."""
     values = {"workspace_id": workspace_id, "user_id": user_id}
     return (await db.execute(_REMOVE_WORKSPACE_MEMBER, values)).rowcount > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Org:
+    """A customer: users, keys and workspaces of one house."""
+
+    id: OrgId
+    name: str
+    workspaces_on: bool
+    archived_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody of an org."""
+
+    id: UserId
+    org_id: OrgId
+    login: str
+    is_admin: bool
+    archived_at: datetime | None
+
+
+_ORGS = "SELECT id, name, workspaces_on, archived_at FROM org ORDER BY created_at, id"
+_USERS = """
+    SELECT id, org_id, login, is_admin, archived_at FROM app_user
+    WHERE org_id = %(org_id)s
+    ORDER BY created_at, id
+"""
+
+
+async def orgs(db: Db) -> list[Org]:
+    """Every org, oldest first."""
+    async with db.cursor(row_factory=class_row(Org)) as cursor:
+        await cursor.execute(_ORGS)
+        return await cursor.fetchall()
+
+
+async def users(db: Db, org_id: OrgId) -> list[User]:
+    """Every user of an org, oldest first."""
+    async with db.cursor(row_factory=class_row(User)) as cursor:
+        await cursor.execute(_USERS, {"org_id": org_id})
+        return await cursor.fetchall()
+
+
+_LOGIN_TAKEN = "SELECT EXISTS (SELECT FROM app_user WHERE login = %(login)s)"
+
+
+async def is_login_taken(db: Db, login: str) -> bool:
+    """Whether somebody, of whichever org, has this login."""
+    row = await (await db.execute(_LOGIN_TAKEN, {"login": login})).fetchone()
+    return bool(row and row[0])
+
+
+_RENAME_ORG = "UPDATE org SET name = %(name)s WHERE id = %(id)s"
+_RENAME_USER = "UPDATE app_user SET login = %(name)s WHERE id = %(id)s"
+_RENAME_WORKSPACE = "UPDATE workspace SET name = %(name)s WHERE id = %(id)s"
+_ARCHIVE_ORG = "UPDATE org SET archived_at = %(at)s WHERE id = %(id)s"
+_ARCHIVE_USER = "UPDATE app_user SET archived_at = %(at)s WHERE id = %(id)s"
+_ARCHIVE_WORKSPACE = "UPDATE workspace SET archived_at = %(at)s WHERE id = %(id)s"
+_SET_EMBEDDER = "UPDATE workspace SET embedder = %(embedder)s WHERE id = %(id)s"
+
+
+async def rename_org(db: Db, org_id: OrgId, name: str) -> None:
+    """Give an org another name."""
+    await db.execute(_RENAME_ORG, {"id": org_id, "name": name})
+
+
+async def rename_user(db: Db, user_id: UserId, login: str) -> None:
+    """Give a user another login."""
+    await db.execute(_RENAME_USER, {"id": user_id, "name": login})
+
+
+async def rename_workspace(db: Db, workspace_id: WorkspaceId, name: str) -> None:
+    """Give a workspace another name."""
+    await db.execute(_RENAME_WORKSPACE, {"id": workspace_id, "name": name})
+
+
+async def archive_org(db: Db, org_id: OrgId, at: datetime | None) -> None:
+    """Put an org away, keys and all, or with None bring it back."""
+    await db.execute(_ARCHIVE_ORG, {"id": org_id, "at": at})
+    await db.execute(_TELL, {"channel": CHANNEL})
+
+
+async def archive_user(db: Db, user_id: UserId, at: datetime | None) -> None:
+    """End a user's keys, or with None let them work again."""
+    await db.execute(_ARCHIVE_USER, {"id": user_id, "at": at})
+    await db.execute(_TELL, {"channel": CHANNEL})
+
+
+async def archive_workspace(db: Db, workspace_id: WorkspaceId, at: datetime | None) -> None:
+    """Put a workspace away, its keys too, or with None bring it back."""
+    await db.execute(_ARCHIVE_WORKSPACE, {"id": workspace_id, "at": at})
+    await db.execute(_TELL, {"channel": CHANNEL})
+
+
+async def set_embedder(db: Db, workspace_id: WorkspaceId, embedder: str | None) -> None:
+    """Give a workspace one of the operator's named embedders, or with None the server's own."""
+    await db.execute(_SET_EMBEDDER, {"id": workspace_id, "embedder": embedder})
+
+
+_END_AT = """
+    UPDATE api_key SET expires_at = least(coalesce(expires_at, %(at)s), %(at)s)
+    WHERE id = %(id)s
+"""
+_FIND_GOOD = f"""
+    SELECT {_KEY_COLUMNS} FROM api_key
+    WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %(now)s)
+        AND (id::text = %(wanted)s OR name = %(wanted)s OR prefix = %(wanted)s)
+"""
+
+
+async def find_good_keys(db: Db, wanted: str, now: datetime) -> list[KeyRecord]:
+    """The keys of that id, name or shown prefix that still open something."""
+    async with db.cursor(row_factory=class_row(KeyRecord)) as cursor:
+        await cursor.execute(_FIND_GOOD, {"wanted": wanted, "now": now})
+        return await cursor.fetchall()
+
+
+async def end_key(db: Db, key_id: KeyId, at: datetime) -> None:
+    """Let a key end at that time, if it does not before; every process learns it at once."""
+    await db.execute(_END_AT, {"id": key_id, "at": at})
+    await db.execute(_TELL, {"channel": CHANNEL})

@@ -94,10 +94,6 @@ _ARCHIVE_PROJECT = """
     UPDATE project SET archived_at = %(at)s
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s
 """
-_REMOVE_PROJECT = """
-    DELETE FROM project
-    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
-"""
 
 
 async def rename_project(db: Db, workspace_id: WorkspaceId, project_id: UUID, name: str) -> bool:
@@ -112,12 +108,6 @@ async def archive_project(
     """Put a project away with all it knows, or with None bring it back; False if there is none."""
     values = {"workspace_id": workspace_id, "id": project_id, "at": at}
     return (await db.execute(_ARCHIVE_PROJECT, values)).rowcount > 0
-
-
-async def remove_project(db: Db, workspace_id: WorkspaceId, project_id: UUID) -> bool:
-    """Delete a project and its memberships; False when there is none."""
-    values = {"workspace_id": workspace_id, "id": project_id}
-    return (await db.execute(_REMOVE_PROJECT, values)).rowcount > 0
 
 
 _ADD_MEMBER = """
@@ -238,10 +228,6 @@ _ARCHIVE_AGENT = """
     UPDATE agent SET archived_at = %(at)s
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s
 """
-_REMOVE_AGENT = """
-    DELETE FROM agent
-    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
-"""
 
 
 async def rename_agent(db: Db, workspace_id: WorkspaceId, agent_id: UUID, name: str) -> bool:
@@ -256,9 +242,3 @@ async def archive_agent(
     """Put an agent away, or with None bring it back; False when there is none."""
     values = {"workspace_id": workspace_id, "id": agent_id, "at": at}
     return (await db.execute(_ARCHIVE_AGENT, values)).rowcount > 0
-
-
-async def remove_agent(db: Db, workspace_id: WorkspaceId, agent_id: UUID) -> bool:
-    """Delete an agent; False when there is none."""
-    values = {"workspace_id": workspace_id, "id": agent_id}
-    return (await db.execute(_REMOVE_AGENT, values)).rowcount > 0

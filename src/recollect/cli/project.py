@@ -1,0 +1,66 @@
+"""`recollect project`: circles of users inside a workspace."""
+
+import argparse
+
+from recollect.cli.arguments import Commands
+from recollect.cli.houses import Verbs, state, table
+from recollect.engine import tenants
+from recollect.engine.core import Engine
+
+
+def add(commands: Commands) -> None:
+    """Add the arguments of `project`."""
+    verbs = Verbs(
+        commands,
+        "project",
+        about="A memory of scope `project` is seen by the members of its project alone.",
+        example="recollect project create apollo\nrecollect project invite apollo ada",
+    )
+    every = [
+        verbs.add("list", "Show the projects of a workspace and their members.", _list),
+        verbs.add("create", "Make a project, with nobody in it.", _create, "name"),
+        verbs.add("rename", "Give a project another name.", _rename, "project", "name"),
+        verbs.add("archive", "Put a project away with all it knows.", _archive, "project"),
+        verbs.add("restore", "Bring an archived project back.", _restore, "project"),
+        verbs.add("invite", "Let a user in.", _invite, "project", "user"),
+        verbs.add("remove", "Put a user out, at once.", _remove, "project", "user"),
+    ]
+    for verb in every:
+        verb.add_argument("--workspace", help="name or id (default: the default one)")
+
+
+async def _list(engine: Engine, asked: argparse.Namespace) -> str:
+    rows = [
+        (each.id, each.name, state(each.archived_at), ", ".join(str(one) for one in members))
+        for each, members in await tenants.list_projects(engine, asked.workspace)
+    ]
+    return table(("ID", "NAME", "STATE", "MEMBERS"), rows)
+
+
+async def _create(engine: Engine, asked: argparse.Namespace) -> str:
+    return str(await tenants.create_project(engine, asked.name, workspace=asked.workspace))
+
+
+async def _rename(engine: Engine, asked: argparse.Namespace) -> str:
+    await tenants.rename_project(engine, asked.project, asked.name, workspace=asked.workspace)
+    return "renamed"
+
+
+async def _archive(engine: Engine, asked: argparse.Namespace) -> str:
+    await tenants.archive_project(engine, asked.project, workspace=asked.workspace, is_over=True)
+    return "archived"
+
+
+async def _restore(engine: Engine, asked: argparse.Namespace) -> str:
+    await tenants.archive_project(engine, asked.project, workspace=asked.workspace, is_over=False)
+    return "restored"
+
+
+async def _invite(engine: Engine, asked: argparse.Namespace) -> str:
+    await tenants.invite_to_project(engine, asked.project, asked.user, workspace=asked.workspace)
+    return "invited"
+
+
+async def _remove(engine: Engine, asked: argparse.Namespace) -> str:
+    await tenants.remove_from_project(engine, asked.project, asked.user, workspace=asked.workspace)
+    return "removed"

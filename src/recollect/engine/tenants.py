@@ -1,0 +1,372 @@
+"""Who there is, arranged by whoever runs the house: orgs, users, workspaces, projects, agents.
+
+Things are named by id or by name; inside an org or a workspace, which are the default ones unless
+said otherwise. What is put away is kept and opens nothing; it can be brought back.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+from recollect.domain import AgentId, OrgId, ProjectId, UserId, WorkspaceId
+from recollect.engine.core import Engine
+from recollect.engine.keys import hash_password
+from recollect.errors import Conflict, Invalid, NotFound
+from recollect.store import events, identity, projects
+from recollect.store.identity import Org, User, Workspace
+from recollect.store.pool import Db
+from recollect.store.projects import Agent, Project
+
+MOST_CHARACTERS = 255
+
+
+@dataclass(frozen=True, slots=True)
+class NewUser:
+    """A user just made: the only time the password exists."""
+
+    id: UserId
+    login: str
+    password: str
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+async def list_orgs(engine: Engine) -> list[Org]:
+    """Every org."""
+    async with engine.pool.everywhere() as db:
+        return await identity.orgs(db)
+
+
+async def create_org(engine: Engine, name: str, admin: str) -> tuple[OrgId, NewUser]:
+    """An org with its default workspace and its first user."""
+    _check(name)
+    async with engine.pool.everywhere() as db:
+        org_id = await identity.add_org(db, name)
+        user = await _add_user(db, org_id, admin, is_admin=True)
+        await identity.add_workspace(db, org_id, "default", is_default=True)
+    return org_id, user
+
+
+async def rename_org(engine: Engine, wanted: str, name: str) -> None:
+    """Give an org another name."""
+    _check(name)
+    async with engine.pool.everywhere() as db:
+        await identity.rename_org(db, (await _org(db, wanted)).id, name)
+
+
+async def archive_org(engine: Engine, wanted: str, *, is_over: bool) -> None:
+    """Put an org away with all its keys, or bring it back."""
+    async with engine.pool.everywhere() as db:
+        org = await _org(db, wanted)
+        await identity.archive_org(db, org.id, engine.now() if is_over else None)
+
+
+async def switch_workspaces(engine: Engine, wanted: str | None, *, is_on: bool) -> None:
+    """Tell the workspaces of an org apart, or not."""
+    async with engine.pool.everywhere() as db:
+        await identity.set_workspaces(db, (await _org(db, wanted)).id, is_on=is_on)
+
+
+async def list_users(engine: Engine, org: str | None) -> list[User]:
+    """The users of an org."""
+    async with engine.pool.everywhere() as db:
+        return await identity.users(db, (await _org(db, org)).id)
+
+
+async def create_user(
+    engine: Engine, login: str, *, org: str | None, is_admin: bool = False
+) -> NewUser:
+    """A user of an org."""
+    async with engine.pool.everywhere() as db:
+        return await _add_user(db, (await _org(db, org)).id, login, is_admin=is_admin)
+
+
+async def rename_user(engine: Engine, wanted: str, login: str) -> None:
+    """Give a user another login."""
+    _check(login)
+    async with engine.pool.everywhere() as db:
+        user = await _user(db, None, wanted)
+        if await identity.is_login_taken(db, login):
+            raise Conflict("Somebody has that login.")
+        await identity.rename_user(db, user.id, login)
+
+
+async def archive_user(engine: Engine, wanted: str, *, is_over: bool) -> None:
+    """End a user's keys, or let them work again."""
+    async with engine.pool.everywhere() as db:
+        user = await _user(db, None, wanted)
+        await identity.archive_user(db, user.id, engine.now() if is_over else None)
+
+
+async def list_workspaces(engine: Engine) -> list[Workspace]:
+    """Every workspace."""
+    async with engine.pool.everywhere() as db:
+        return await identity.workspaces(db)
+
+
+async def create_workspace(
+    engine: Engine, name: str, *, org: str | None, embedder: str | None
+) -> WorkspaceId:
+    """A workspace of an org."""
+    _check(name)
+    async with engine.pool.everywhere() as db:
+        owner = await _org(db, org)
+        if any(
+            (each.org_id, each.name) == (owner.id, name) for each in await identity.workspaces(db)
+        ):
+            raise Conflict("The org has a workspace of that name.")
+        return await identity.add_workspace(db, owner.id, name, embedder=embedder)
+
+
+async def rename_workspace(engine: Engine, wanted: str, name: str) -> None:
+    """Give a workspace another name."""
+    _check(name)
+    async with engine.pool.everywhere() as db:
+        found = await _workspace(db, wanted)
+        others = await identity.workspaces(db)
+        if any((each.org_id, each.name) == (found.org_id, name) for each in others):
+            raise Conflict("The org has a workspace of that name.")
+        await identity.rename_workspace(db, found.id, name)
+
+
+async def archive_workspace(engine: Engine, wanted: str, *, is_over: bool) -> None:
+    """Put a workspace away with its keys, or bring it back."""
+    async with engine.pool.everywhere() as db:
+        found = await _workspace(db, wanted)
+        if found.is_default and is_over:
+            raise Invalid("The default workspace of an org stays.")
+        await identity.archive_workspace(db, found.id, engine.now() if is_over else None)
+
+
+async def set_embedder(engine: Engine, wanted: str, embedder: str | None) -> None:
+    """Give a workspace an embedder of the operator's; its vectors follow in the background."""
+    async with engine.pool.everywhere() as db:
+        await identity.set_embedder(db, (await _workspace(db, wanted)).id, embedder)
+
+
+async def invite_to_workspace(engine: Engine, wanted: str, user: str) -> None:
+    """Let a user of the org make this workspace the active one."""
+    async with engine.pool.everywhere() as db:
+        found = await _workspace(db, wanted)
+        guest = await _user(db, found.org_id, user)
+        await identity.add_workspace_member(db, found.id, guest.id)
+
+
+async def remove_from_workspace(engine: Engine, wanted: str, user: str) -> None:
+    """Keep a user out of a workspace."""
+    async with engine.pool.everywhere() as db:
+        found = await _workspace(db, wanted)
+        guest = await _user(db, found.org_id, user)
+        if not await identity.remove_workspace_member(db, found.id, guest.id):
+            raise NotFound("member")
+
+
+async def list_projects(
+    engine: Engine, workspace: str | None
+) -> list[tuple[Project, list[UserId]]]:
+    """The projects of a workspace, each with its members."""
+    found = await _workspace_of(engine, workspace)
+    async with engine.pool.reading(found.id) as db:
+        return [
+            (each, await projects.members(db, found.id, each.id))
+            for each in await projects.projects(db, found.id)
+        ]
+
+
+async def create_project(engine: Engine, name: str, *, workspace: str | None) -> ProjectId:
+    """A project of a workspace, with nobody in it."""
+    _check(name)
+    found = await _workspace_of(engine, workspace)
+    async with engine.pool.writing(found.id) as db:
+        made = await projects.add_project(db, found.id, name, engine.now())
+        if made is None:
+            raise Conflict("The workspace has a project of that name.")
+        await _note(engine, db, found.id, "project.created", project=made)
+    return made
+
+
+async def rename_project(engine: Engine, wanted: str, name: str, *, workspace: str | None) -> None:
+    """Give a project another name."""
+    _check(name)
+    found = await _workspace_of(engine, workspace)
+    async with engine.pool.writing(found.id) as db:
+        known = await projects.projects(db, found.id)
+        project = _pick(known, wanted, "project")
+        if any(each.name == name for each in known):
+            raise Conflict("The workspace has a project of that name.")
+        await projects.rename_project(db, found.id, project.id, name)
+
+
+async def archive_project(
+    engine: Engine, wanted: str, *, workspace: str | None, is_over: bool
+) -> None:
+    """Put a project away with all it knows, or bring it back."""
+    found = await _workspace_of(engine, workspace)
+    async with engine.pool.writing(found.id) as db:
+        project = _pick(await projects.projects(db, found.id), wanted, "project")
+        at = engine.now() if is_over else None
+        await projects.archive_project(db, found.id, project.id, at)
+        action = "project.archived" if is_over else "project.restored"
+        await _note(engine, db, found.id, action, project=project.id)
+
+
+async def invite_to_project(
+    engine: Engine, wanted: str, user: str, *, workspace: str | None
+) -> None:
+    """Let a user of the org into a project."""
+    found = await _workspace_of(engine, workspace)
+    guest = await _user_of(engine, found.org_id, user)
+    async with engine.pool.writing(found.id) as db:
+        project = _pick(await projects.projects(db, found.id), wanted, "project")
+        await projects.add_member(db, found.id, project.id, guest.id, engine.now())
+        await _note(engine, db, found.id, "project.joined", project=project.id, user=guest.id)
+
+
+async def remove_from_project(
+    engine: Engine, wanted: str, user: str, *, workspace: str | None
+) -> None:
+    """Put a user out of a project; they see nothing more of it from that moment."""
+    found = await _workspace_of(engine, workspace)
+    guest = await _user_of(engine, found.org_id, user)
+    async with engine.pool.writing(found.id) as db:
+        project = _pick(await projects.projects(db, found.id), wanted, "project")
+        if not await projects.remove_member(db, found.id, project.id, guest.id):
+            raise NotFound("member")
+        await _note(engine, db, found.id, "project.left", project=project.id, user=guest.id)
+
+
+async def list_agents(engine: Engine, workspace: str | None) -> list[Agent]:
+    """The agents of a workspace."""
+    found = await _workspace_of(engine, workspace)
+    async with engine.pool.reading(found.id) as db:
+        return await projects.agents(db, found.id)
+
+
+async def create_agent(
+    engine: Engine, name: str, *, workspace: str | None, project: str | None
+) -> AgentId:
+    """An agent of a workspace, or of a project in it."""
+    _check(name)
+    found = await _workspace_of(engine, workspace)
+    async with engine.pool.writing(found.id) as db:
+        owner = None
+        if project:
+            owner = _pick(await projects.projects(db, found.id), project, "project").id
+        made = await projects.add_agent(db, found.id, name, project_id=owner, now=engine.now())
+        if made is None:
+            raise Conflict("The workspace has an agent of that name.")
+        await _note(engine, db, found.id, "agent.created", agent=made)
+    return made
+
+
+async def rename_agent(engine: Engine, wanted: str, name: str, *, workspace: str | None) -> None:
+    """Give an agent another name."""
+    _check(name)
+    found = await _workspace_of(engine, workspace)
+    async with engine.pool.writing(found.id) as db:
+        known = await projects.agents(db, found.id)
+        agent = _pick(known, wanted, "agent")
+        if any(each.name == name for each in known):
+            raise Conflict("The workspace has an agent of that name.")
+        await projects.rename_agent(db, found.id, agent.id, name)
+
+
+async def archive_agent(
+    engine: Engine, wanted: str, *, workspace: str | None, is_over: bool
+) -> None:
+    """Put an agent away, or bring it back."""
+    found = await _workspace_of(engine, workspace)
+    async with engine.pool.writing(found.id) as db:
+        agent = _pick(await projects.agents(db, found.id), wanted, "agent")
+        await projects.archive_agent(db, found.id, agent.id, engine.now() if is_over else None)
+        action = "agent.archived" if is_over else "agent.restored"
+        await _note(engine, db, found.id, action, agent=agent.id)
+
+
+def _check(name: str) -> None:
+    if not name.strip() or len(name) > MOST_CHARACTERS or not name.isprintable():
+        raise Invalid(f"A name has 1 to {MOST_CHARACTERS} printable characters.", field="name")
+
+
+async def _add_user(db: Db, org_id: OrgId, login: str, *, is_admin: bool) -> NewUser:
+    _check(login)
+    if await identity.is_login_taken(db, login):
+        raise Conflict("Somebody has that login.")
+    password = secrets.token_urlsafe(12)
+    password_hash = await asyncio.to_thread(hash_password, password)
+    user_id = await identity.add_user(
+        db, org_id, login, password_hash=password_hash, is_admin=is_admin
+    )
+    return NewUser(user_id, login, password)
+
+
+async def _org(db: Db, wanted: str | None) -> Org:
+    """The org of that name or id; with None the only one there is."""
+    found = await identity.orgs(db)
+    if wanted is None:
+        if len(found) == 1:
+            return found[0]
+        raise Invalid("There is more than one org. Name it with `--org`.", field="org")
+    return _pick(found, wanted, "org")
+
+
+async def _user(db: Db, org_id: OrgId | None, wanted: str) -> User:
+    orgs = [org_id] if org_id else [each.id for each in await identity.orgs(db)]
+    for each in orgs:
+        for user in await identity.users(db, each):
+            if wanted in {user.login, str(user.id)}:
+                return user
+    raise NotFound("user")
+
+
+async def _user_of(engine: Engine, org_id: OrgId, wanted: str) -> User:
+    async with engine.pool.everywhere() as db:
+        return await _user(db, org_id, wanted)
+
+
+async def _workspace(db: Db, wanted: str | None) -> Workspace:
+    found = await identity.find_workspace(db, wanted)
+    if not found:
+        raise NotFound("workspace")
+    if len(found) > 1:
+        raise Conflict("More than one workspace has that name. Use its id.")
+    return found[0]
+
+
+async def _workspace_of(engine: Engine, wanted: str | None) -> Workspace:
+    async with engine.pool.everywhere() as db:
+        return await _workspace(db, wanted)
+
+
+def _pick(known: Sequence[N], wanted: str, thing: str) -> N:
+    found = [each for each in known if wanted in {each.name, str(each.id)}]
+    if not found:
+        raise NotFound(thing)
+    if len(found) > 1:
+        raise Conflict(f"More than one {thing} has that name. Use its id.")
+    return found[0]
+
+
+async def _note(
+    engine: Engine, db: Db, workspace_id: WorkspaceId, action: str, **ids: UUID
+) -> None:
+    await events.record(
+        db,
+        workspace_id,
+        action,
+        actor="operator",
+        user_id=None,
+        details={name: str(value) for name, value in ids.items()},
+        at=engine.now(),
+    )
