@@ -21,13 +21,14 @@ from tests.doors.test_isolation import dump
 from tests.support.alumia import (
     client_of,
     colleague,
+    complaint,
     kept,
     new_agent,
     new_project,
     session,
     switch_workspaces,
 )
-from tests.support.house import neighbour, new_caller
+from tests.support.house import neighbour, new_caller, visit
 from tests.support.routes import Route, door_named, fields_of_body, operation, routes_of
 
 pytestmark = pytest.mark.anyio
@@ -271,3 +272,19 @@ async def test_S23_each_right_opens_its_own_routes_alone(
                     continue
                 status, _ = await send(http, case)
                 assert status in {403, 404}, (str(route), right, status)
+
+
+async def test_S07_no_route_of_this_door_answers_without_a_good_key(server: Server) -> None:
+    door = door_named(server, "alumia")
+    nobody = nobodys()
+    wrong: list[dict[str, str]] = [{}, {"Authorization": "Bearer rk_00000000_wrong"}]
+    async with visit(server) as http:
+        for route in routes_of(door):
+            names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+            path = route.path.format(**{n: getattr(nobody, THING_BY_NAME[n]) for n in names})
+            for headers in wrong:
+                answer = await http.request(
+                    route.method, path, json=NEEDED.get(str(route)), headers=headers
+                )
+                assert complaint(answer) == (401, "UNAUTHORIZED")
+                assert answer.headers["www-authenticate"] == "Bearer"
