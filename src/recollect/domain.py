@@ -296,6 +296,16 @@ class Thread:
     agent_id: AgentId | None = None
 
 
+class Reason(StrEnum):
+    """Why a memory was made of these messages."""
+
+    USER = "user_created"
+    COMPLETED = "completed_discussion"
+    TOPIC = "topic_change"
+    LENGTH = "length_threshold"
+    TIME = "time_threshold"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a message stands in its thread: by the time it was said, then by arrival."""

@@ -1,0 +1,281 @@
+"""Where a conversation falls into stretches: pure, and online.
+
+Each message is judged once, by what was said before it and never by what comes after. A stretch
+ends *before* a message (a pause, a change of topic, a farewell that went before) or *with* one (the
+other side has said goodbye too, the stretch is as long as it may be). Nothing is carried from one
+stretch into the next, so it makes no difference whether messages come one by one or all at once.
+
+How well this works, and where the numbers come from: `docs/segmentation.md`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from recollect.domain import Reason
+from recollect.models.embed import Vector
+
+# A message is held in its stretch by the closest of the last few; what was said further back holds
+# it less.
+_REACH = 4
+_FADING = 0.85
+
+# What else speaks for a new topic, in the same unit as the tie that it is weighed against.
+_ASKS = 0.07  # people open a topic by asking
+_ANSWERS = -0.10  # what follows a question answers it, however little the words have in common
+_GREETS = 0.10
+_SAYS_LITTLE = -0.10  # "Wow, nice!" is close to nothing, and changes no topic
+
+_FEW_WORDS = 4
+_PARTING_WORDS = 12
+
+_WORD = re.compile(r"\w+")
+_QUESTION = re.compile("[?？؟;]\\s*$|[?？؟]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What ends a stretch; each has a setting."""
+
+    most_messages: int = 20
+    longest_pause: timedelta = timedelta(minutes=30)
+    # Likeness, 0 to 1, below which nothing holds a message to those before it.
+    tie: float = 0.20
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message as the segmenter hears it; without a vector it says nothing about the topic."""
+
+    text: str
+    speaker: str
+    at: datetime
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A stretch has ended: so many messages long, and why."""
+
+    length: int
+    reason: Reason
+    # For people: what was measured.
+    note: str
+
+
+Likeness = Callable[[float], float]
+
+
+def cuts(heard: Sequence[Heard], rules: Rules, likeness: Likeness) -> Iterator[Cut]:
+    """The stretches that have ended, in order; what follows the last of them is still open."""
+    stretch: list[_Judged] = []
+    for message in heard:
+        judged = _judged(message)
+        if stretch and (ended := _ended_before(stretch, judged, rules, likeness)):
+            yield ended
+            stretch = []
+        stretch.append(judged)
+        if ended := _ended_with(stretch, rules):
+            yield ended
+            stretch = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What can be told of a message by itself."""
+
+    heard: Heard
+    asks: bool
+    greets: bool
+    thanks: bool
+    parts: bool
+    says_little: bool
+
+    @property
+    def has_substance(self) -> bool:
+        """Whether it could be what a stretch is about."""
+        return not (self.says_little or self.greets or self.thanks or self.parts)
+
+
+def _judged(heard: Heard) -> _Judged:
+    words = sum(1 if word.isascii() else 1 + len(word) // 6 for word in _WORD.findall(heard.text))
+    asks = bool(_QUESTION.search(heard.text))
+    is_short = words <= _PARTING_WORDS and not asks
+    return _Judged(
+        heard,
+        asks=asks,
+        greets=bool(_GREETING.match(heard.text)),
+        thanks=is_short and bool(_THANKS.search(heard.text)),
+        parts=is_short and bool(_FAREWELL.search(heard.text)),
+        says_little=words < _FEW_WORDS,
+    )
+
+
+def _ended_before(
+    stretch: Sequence[_Judged], message: _Judged, rules: Rules, likeness: Likeness
+) -> Cut | None:
+    last = stretch[-1]
+    pause = message.heard.at - last.heard.at
+    if pause > rules.longest_pause:
+        minutes = round(pause / timedelta(minutes=1))
+        return Cut(len(stretch), Reason.TIME, f"{minutes} minutes of silence")
+    if not any(each.has_substance for each in stretch):
+        return None
+    if last.parts and not (message.parts or message.thanks):
+        return Cut(len(stretch), Reason.COMPLETED, "a farewell, and then something else")
+    return _topic_change(stretch, message, rules, likeness)
+
+
+def _topic_change(
+    stretch: Sequence[_Judged], message: _Judged, rules: Rules, likeness: Likeness
+) -> Cut | None:
+    if message.heard.vector is None or message.thanks or message.parts:
+        return None
+    ties = [
+        likeness(float(message.heard.vector @ each.heard.vector)) * _FADING**steps
+        for steps, each in enumerate(reversed(stretch[-_REACH:]))
+        if each.heard.vector is not None
+    ]
+    if not ties:
+        return None
+    needed = (
+        rules.tie
+        + _ASKS * message.asks
+        + _ANSWERS * stretch[-1].asks
+        + _GREETS * message.greets
+        + _SAYS_LITTLE * message.says_little
+    )
+    if max(ties) >= needed:
+        return None
+    return Cut(
+        len(stretch),
+        Reason.TOPIC,
+        f"held by {max(ties):.2f} to what went before, and {needed:.2f} is needed",
+    )
+
+
+def _ended_with(stretch: Sequence[_Judged], rules: Rules) -> Cut | None:
+    if len(stretch) >= rules.most_messages:
+        return Cut(len(stretch), Reason.LENGTH, f"{len(stretch)} messages")
+    if len(stretch) > 1 and _is_parting(stretch[-2], stretch[-1]):
+        if any(each.has_substance for each in stretch):
+            return Cut(len(stretch), Reason.COMPLETED, "both sides have closed the subject")
+    return None
+
+
+def _is_parting(first: _Judged, second: _Judged) -> bool:
+    """Whether one side takes leave, or gives thanks, and the other replies in kind."""
+    if first.heard.speaker == second.heard.speaker:
+        return False
+    return (first.parts or first.thanks) and (second.parts or second.thanks)
+
+
+def idle(
+    heard: Sequence[Heard], open_from: int, rules: Rules, silence: timedelta
+) -> Cut | None:
+    """The end of the open stretch when nobody has said anything for long enough."""
+    length = len(heard) - open_from
+    if not length or silence <= rules.longest_pause:
+        return None
+    if _judged(heard[-1]).parts:
+        return Cut(length, Reason.COMPLETED, "a farewell, and then silence")
+    minutes = round(silence / timedelta(minutes=1))
+    return Cut(length, Reason.TIME, f"{minutes} minutes of silence")
+
+
+def _any_of(*phrases: str) -> str:
+    return "|".join(phrases)
+
+
+# As people say them in the languages we stem, most common ones only.
+_GREETING = re.compile(
+    r"\W*(?:"
+    + _any_of(
+        "hi",
+        "hello",
+        "hey",
+        "good (?:morning|afternoon|evening|day)",
+        "excuse me",
+        "welcome",
+        "hallo",
+        "guten (?:morgen|tag|abend)",
+        "bonjour",
+        "salut",
+        "bonsoir",
+        "hola",
+        "buen(?:os|as) (?:días|tardes|noches)",
+        "ciao",
+        "buon(?:giorno|asera)",
+        "olá",
+        "oi",
+        "bom dia",
+        "boa (?:tarde|noite)",
+        "goedemorgen",
+        "goedendag",
+        "hej",
+        "привет",
+        "здравствуйте",
+    )
+    + r")\b",
+    re.IGNORECASE,
+)
+_THANKS = re.compile(
+    r"\b(?:"
+    + _any_of(
+        "thanks?",
+        "thank you",
+        "thx",
+        "you(?:'|’)?(?: a)?re (?:very |most )?welcome",
+        "no problem",
+        "my pleasure",
+        "don(?:'|’)t mention it",
+        "glad (?:to|i could|i can) help",
+        "anytime",
+        "danke",
+        "gern geschehen",
+        "bitte sehr",
+        "merci",
+        "de rien",
+        "gracias",
+        "de nada",
+        "grazie",
+        "prego",
+        "obrigad[oa]",
+        "bedankt",
+        "graag gedaan",
+        "tack",
+        "спасибо",
+        "пожалуйста",
+    )
+    + r")\b",
+    re.IGNORECASE,
+)
+_FAREWELL = re.compile(
+    r"\b(?:"
+    + _any_of(
+        "(?:good ?|good-)?bye(?:-?bye)?",
+        "see (?:you|ya)(?: (?:later|soon|then|there|around|tomorrow|next \\w+))?(?=\\W*$)",
+        "take care(?=\\W*$)",
+        "talk (?:to you )?(?:later|soon)",
+        "good ?night",
+        "have a (?:nice|good|great|lovely|wonderful|pleasant|safe) \\w+",
+        "tschüss",
+        "auf wiedersehen",
+        "bis (?:bald|später|morgen|dann)",
+        "au revoir",
+        "à (?:bientôt|demain|plus)",
+        "adiós",
+        "hasta (?:luego|mañana|pronto)",
+        "arrivederci",
+        "a (?:presto|domani)",
+        "tchau",
+        "até (?:logo|amanhã|mais)",
+        "tot ziens",
+        "hej då",
+        "до свидания",
+        "пока(?=\\W*$)",
+    )
+    + r")\b",
+    re.IGNORECASE,
+)
