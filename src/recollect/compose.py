@@ -13,6 +13,7 @@ import structlog
 
 from recollect.embedded import Attached, CannotStart, attach, default_data_dir
 from recollect.engine.core import Engine
+from recollect.engine.segmentation import Rules
 from recollect.errors import Unavailable
 from recollect.models import librarian
 from recollect.models.assemble import assemble, assemble_chats
@@ -89,11 +90,24 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
             embedders=embedders,
             chats=chats,
             embedding_deadline=settings.embedding_deadline,
+            segment_rules=segment_rules(settings),
+            summary_model=settings.summary_model,
         )
     finally:
         await chats.aclose()
         await embedders.aclose()
         await pool.close()
+
+
+def segment_rules(settings: Settings) -> Rules | None:
+    """When a stretch of conversation ends; None when it never does."""
+    if not settings.segment_messages:
+        return None
+    return Rules(
+        most_messages=settings.segment_messages,
+        longest_pause=timedelta(minutes=settings.segment_minutes),
+        tie=settings.segment_tie,
+    )
 
 
 async def warm(engine: Engine) -> None:

@@ -98,6 +98,21 @@ class Settings:
         "Whether the memory tools are offered to it; some models refuse tools.", True
     )
     chat_idle_seconds: int = _setting("Longest silence of a chat endpoint within an answer.", 120)
+    segment_messages: int = _setting(
+        "Messages after which a stretch of conversation is summarised. 0: never, whatever happens.",
+        20,
+    )
+    segment_minutes: int = _setting("Minutes of silence that end a stretch of conversation.", 30)
+    segment_tie: float = _setting(
+        "Likeness, 0 to 1, below which a message begins another topic. Measured for the built-in "
+        "embedder; `recollect segment --dry-run` shows it at work.",
+        0.2,
+    )
+    summary_model: str | None = _setting(
+        "Chat model that writes summaries: a model's name, `NAME/M`, or `local` for none. "
+        "Default: the one background work asks.",
+        None,
+    )
     rate_per_minute: int = _setting("Requests a key may make a minute. 0: no limit.", 100)
     rate_burst: int = _setting("Requests a key may make at once.", 200)
     workers: int = _setting("Jobs `serve` runs at once in its own process. 0: none.", 2)
@@ -229,6 +244,8 @@ def _typed(name: str, value: Any) -> Any:
             return value if isinstance(value, bool) else _truth(value)
         if "int" in wanted:
             return int(value)
+        if "float" in wanted:
+            return float(value)
     except (TypeError, ValueError) as error:
         raise Invalid(f"The setting `{name}` must be {_spoken(wanted)}.", field=name) from error
     return str(value)
@@ -278,12 +295,16 @@ def _check(settings: Settings) -> None:
         raise Invalid("`DATABASE_URL` must begin with `postgresql://`.")
     if settings.embedding_url and not settings.embedding_model:
         raise Invalid("`embedding_url` is set but `embedding_model` is not: which model?")
+    if not 0 <= settings.segment_tie <= 1:
+        raise Invalid("The setting `segment_tie` must be between 0 and 1.")
     for name in (
         "rate_per_minute",
         "rate_burst",
         "workers",
         "embedding_deadline_ms",
         "chat_idle_seconds",
+        "segment_messages",
+        "segment_minutes",
     ):
         if getattr(settings, name) < 0:
             raise Invalid(f"The setting `{name}` must not be negative.")

@@ -11,7 +11,7 @@ from uuid import uuid4
 import structlog
 
 from recollect.domain import WorkspaceId
-from recollect.engine import counting, indexing, learning, maintain, spaces, wear
+from recollect.engine import counting, indexing, learning, maintain, segments, spaces, wear
 from recollect.engine.core import Engine
 from recollect.engine.learn import distil_lessons
 from recollect.engine.spaces import Heartbeat
@@ -31,6 +31,7 @@ HANDLERS: Mapping[str, Run] = {
     indexing.INDEX.kind: indexing.index_vectors,
     learning.DISTIL.kind: distil_lessons,
     counting.COUNT.kind: counting.count_words,
+    segments.SEGMENT: segments.segment_threads,
 }
 
 LEASE = timedelta(seconds=60)

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from recollect.domain import NOWHERE, Caller, Json, utc_now
+from recollect.engine.heard import Heard
+from recollect.engine.segmentation import Rules
 from recollect.engine.space_cache import SpaceCache
 from recollect.errors import Conflict, Invalid
 from recollect.models.chats import Chats
@@ -37,7 +39,12 @@ class Engine:
     distiller: object | None = None
     # Tokens a workspace may use a day; 0: no limit.
     daily_tokens: int = 0
+    # When a stretch of conversation ends; None leaves conversations whole.
+    segment_rules: Rules | None = Rules()
+    # Which model writes summaries; `local` for none.
+    summary_model: str | None = None
     spaces: SpaceCache = field(default_factory=SpaceCache)
+    heard: Heard = field(default_factory=Heard)
 
     def reading(self, caller: Caller) -> AbstractAsyncContextManager[Db]:
         """A transaction in which the caller's workspace can be read."""

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from argon2 import PasswordHasher, Type
 
-from recollect.domain import NOWHERE, Caller, KeyId, Right, UserId
+from recollect.domain import NOWHERE, Caller, KeyId, Right, UserId, WorkspaceId
 from recollect.engine.core import Clock, Engine
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated, Unavailable
 from recollect.store import identity
@@ -125,6 +125,22 @@ async def operator(engine: Engine) -> Caller:
         workspace_id=found.id,
         rights=frozenset(Right),
         label="operator",
+    )
+
+
+async def steward(engine: Engine, workspace_id: WorkspaceId, label: str) -> Caller:
+    """Who does what a workspace's jobs do: in the name of its org, with every right there."""
+    async with engine.pool.everywhere() as db:
+        found = _one(await identity.find_workspace(db, str(workspace_id)))
+        user_id = await identity.admin_of(db, found.org_id)
+    if user_id is None:
+        raise NotFound("user")
+    return Caller(
+        org_id=found.org_id,
+        user_id=user_id,
+        workspace_id=found.id,
+        rights=frozenset(Right),
+        label=label,
     )
 
 

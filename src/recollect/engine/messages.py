@@ -13,13 +13,17 @@ from uuid import uuid4
 from recollect.domain import Caller, Json, Message, MessageId, Place, Ref, Right, new_code
 from recollect.engine.core import Engine
 from recollect.errors import Invalid, NotFound, TooLarge
-from recollect.store import idempotency, messages, segments
+from recollect.store import idempotency, jobs, messages, segments
+from recollect.store.jobs import NewJob
 from recollect.store.messages import Held, Located
 from recollect.store.pool import Db
 
 # As much as a request may hold.
 MOST_BYTES = 1024 * 1024
 MOST_AT_ONCE = 1_000
+
+# The job that looks after a workspace's conversations; see `engine.segments`.
+SEGMENT = "segment_threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ async def append_within(
     if made:
         await messages.insert(db, caller.workspace_id, held.id, made, engine.now())
         await _note(engine, db, caller, held, "message.created", [each.code for each in made])
+        await jobs.enqueue(db, caller.workspace_id, [NewJob(SEGMENT)], engine.now())
         for each in made:
             if held.frontier and _stands_before(each.place, held.frontier):
                 await segments.join_neighbour(db, caller.workspace_id, each)
@@ -154,7 +159,7 @@ async def edit_message(engine: Engine, caller: Caller, ref: Ref, ask: EditMessag
         after = replace(after, edited_at=engine.now())
         await messages.update(db, caller.workspace_id, after)
         if after.content != before.content:
-            await segments.mark_stale(db, caller.workspace_id, [after.id])
+            await _unsettle(engine, db, caller, after)
             await idempotency.forget_answers(db, caller.workspace_id, after.code)
         await _note(engine, db, caller, held, "message.edited", [after.code])
     return after
@@ -166,7 +171,7 @@ async def delete_message(engine: Engine, caller: Caller, ref: Ref) -> None:
     async with engine.writing(caller) as db:
         message = await _existing(engine, db, caller, ref)
         held = await _held(engine, db, caller, Ref(id=message.thread_id))
-        await segments.mark_stale(db, caller.workspace_id, [message.id])
+        await _unsettle(engine, db, caller, message)
         if not await messages.remove(db, caller.workspace_id, held.id, [message.id], engine.now()):
             raise NotFound("message")
         await idempotency.forget_answers(db, caller.workspace_id, message.code)
@@ -264,9 +269,14 @@ def _edited(message: Message, ask: EditMessage) -> Message:
     return edited
 
 
+async def _unsettle(engine: Engine, db: Db, caller: Caller, message: Message) -> None:
+    """A closed stretch that held this message no longer says what was said."""
+    await segments.mark_stale(db, caller.workspace_id, [message.id])
+    await jobs.enqueue(db, caller.workspace_id, [NewJob(SEGMENT)], engine.now())
+
+
 async def _held(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Held:
-    thread = await located_thread(engine, db, caller, ref)
-    held = await messages.hold(db, caller.workspace_id, Ref(id=thread.id), engine.now())
+    held = await messages.hold(db, caller, ref, engine.now())
     if held is None:
         raise NotFound("chat")
     return held

@@ -31,7 +31,7 @@ _FEW_WORDS = 4
 _PARTING_WORDS = 12
 
 _WORD = re.compile(r"\w+")
-_QUESTION = re.compile("[?？؟;]\\s*$|[?？؟]", re.MULTILINE)
+_QUESTION = re.compile("[?？؟]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +158,11 @@ def _topic_change(
 def _ended_with(stretch: Sequence[_Judged], rules: Rules) -> Cut | None:
     if len(stretch) >= rules.most_messages:
         return Cut(len(stretch), Reason.LENGTH, f"{len(stretch)} messages")
-    if len(stretch) > 1 and _is_parting(stretch[-2], stretch[-1]):
-        if any(each.has_substance for each in stretch):
-            return Cut(len(stretch), Reason.COMPLETED, "both sides have closed the subject")
-    return None
+    if len(stretch) < 2 or not _is_parting(stretch[-2], stretch[-1]):
+        return None
+    if not any(each.has_substance for each in stretch):
+        return None
+    return Cut(len(stretch), Reason.COMPLETED, "both sides have closed the subject")
 
 
 def _is_parting(first: _Judged, second: _Judged) -> bool:
@@ -171,17 +172,11 @@ def _is_parting(first: _Judged, second: _Judged) -> bool:
     return (first.parts or first.thanks) and (second.parts or second.thanks)
 
 
-def idle(
-    heard: Sequence[Heard], open_from: int, rules: Rules, silence: timedelta
-) -> Cut | None:
+def idle(last: Heard, length: int, silence: timedelta) -> Cut:
     """The end of the open stretch when nobody has said anything for long enough."""
-    length = len(heard) - open_from
-    if not length or silence <= rules.longest_pause:
-        return None
-    if _judged(heard[-1]).parts:
+    if _judged(last).parts:
         return Cut(length, Reason.COMPLETED, "a farewell, and then silence")
-    minutes = round(silence / timedelta(minutes=1))
-    return Cut(length, Reason.TIME, f"{minutes} minutes of silence")
+    return Cut(length, Reason.TIME, f"{round(silence / timedelta(minutes=1))} minutes of silence")
 
 
 def _any_of(*phrases: str) -> str:

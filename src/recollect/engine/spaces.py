@@ -49,7 +49,7 @@ class Embedded:
 
     def belongs_to(self, generation: Generation) -> bool:
         """Whether this vector lives in that generation's space."""
-        return self.identity == _identity(generation) and len(self.vector) == generation.dimension
+        return self.identity == identity_of(generation) and len(self.vector) == generation.dimension
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ async def embed_passage(engine: Engine, workspace_id: WorkspaceId, text: str) ->
     space = await current_space(engine, workspace_id)
     try:
         if space.serving:
-            embedder = engine.embedders.of(_identity(space.serving))
+            embedder = engine.embedders.of(identity_of(space.serving))
             texts = [text]
         else:
             embedder = engine.embedders.configured(space.embedder)
@@ -82,7 +82,7 @@ async def embed_query(engine: Engine, workspace_id: WorkspaceId, text: str) -> A
     if space.serving is None:
         return None
     try:
-        embedder = engine.embedders.of(_identity(space.serving))
+        embedder = engine.embedders.of(identity_of(space.serving))
         [vector] = await embedder.embed([text], Purpose.QUERY, deadline=QUERY_PATIENCE)
     except Unavailable:
         return None
@@ -119,6 +119,39 @@ async def attach(
         return False
     await vectors.insert(db, workspace_id, memory_id, serving.number, embedded.vector)
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A passage's vector in the space of the configured model, which may not serve yet."""
+
+    vector: Vector
+    generation: Generation
+
+
+async def embed_anew(engine: Engine, workspace_id: WorkspaceId, text: str) -> Moved | None:
+    """The text's vector by the model that is configured now; None when there is none in time.
+
+    If that model is another than the serving one, its generation begins.
+    """
+    space = await current_space(engine, workspace_id)
+    try:
+        embedder = engine.embedders.configured(space.embedder)
+        vector, fingerprint = await embedder.embed(
+            [text, PROBE], Purpose.PASSAGE, deadline=engine.embedding_deadline
+        )
+    except Unavailable:
+        return None
+    return Moved(vector, await _target(engine, workspace_id, embedder.identity, fingerprint))
+
+
+async def attach_anew(
+    engine: Engine, db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, moved: Moved
+) -> None:
+    """Store a vector in its generation; where that does not serve yet, see that it will."""
+    await vectors.insert(db, workspace_id, memory_id, moved.generation.number, moved.vector)
+    if moved.generation.state != "serving":
+        await jobs.enqueue(db, workspace_id, [TEND], engine.now())
 
 
 Heartbeat = Callable[[], Awaitable[None]]
@@ -259,12 +292,13 @@ async def _begin(
     engine.spaces.drop(workspace_id)
 
 
-def _identity(generation: Generation) -> Identity:
+def identity_of(generation: Generation) -> Identity:
+    """Which model a generation's vectors come from."""
     return Identity(generation.endpoint, generation.model)
 
 
 def _is_same_model(generation: Generation, identity: Identity, fingerprint: Vector) -> bool:
-    if _identity(generation) != identity or generation.dimension != len(fingerprint):
+    if identity_of(generation) != identity or generation.dimension != len(fingerprint):
         return False
     earlier = np.asarray(generation.fingerprint, dtype=np.float32)
     return float(earlier @ fingerprint) >= SAME_MODEL

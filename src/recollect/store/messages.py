@@ -8,7 +8,19 @@ from typing import Any
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from recollect.domain import Caller, Message, MessageId, Place, Ref, ThreadId, WorkspaceId
+from recollect.domain import (
+    AgentId,
+    Caller,
+    MemoryId,
+    Message,
+    MessageId,
+    Place,
+    ProjectId,
+    Ref,
+    ThreadId,
+    UserId,
+    WorkspaceId,
+)
 from recollect.store.pool import Db
 from recollect.store.visible import THREAD_IN_SIGHT, in_sight_of
 
@@ -29,7 +41,8 @@ _WITH_THREAD = """
     FROM message m
     JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
 """
-_THREAD_ALIVE = "(t.expires_at IS NULL OR t.expires_at > %(now)s)"
+# A thread whose time is not up, and that the caller may see: so may its messages.
+_THREAD_OPEN = f"(t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,10 @@ class Held:
     last_at: datetime | None
     segmented_at: datetime | None
     segmented_position: int | None
+    heard_at: datetime | None
+    user_id: UserId | None
+    project_id: ProjectId | None
+    agent_id: AgentId | None
 
     @property
     def frontier(self) -> Place | None:
@@ -54,29 +71,31 @@ class Held:
 
 _HOLD = f"""
     SELECT t.id, t.code, t.subject, t.last_position, t.segmented_at, t.segmented_position,
+        t.heard_at, t.user_id, t.project_id, t.agent_id,
         (SELECT m.created_at FROM message m
          WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = t.id
          ORDER BY m.created_at DESC, m.position DESC
          LIMIT 1
         ) AS last_at
     FROM thread t
-    WHERE t.workspace_id = %(workspace_id)s AND t.id = %(id)s AND {_THREAD_ALIVE}
+    WHERE t.workspace_id = %(workspace_id)s AND t.id = %(id)s AND {_THREAD_OPEN}
 """
-_LOCK = """
+_LOCK = f"""
     SELECT t.id FROM thread t
     WHERE t.workspace_id = %(workspace_id)s
         AND (t.id = %(id)s
              OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
-    FOR NO KEY UPDATE
+        AND {THREAD_IN_SIGHT}
+    FOR NO KEY UPDATE OF t
 """
 
 
-async def hold(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> Held | None:
+async def hold(db: Db, caller: Caller, ref: Ref, now: datetime) -> Held | None:
     """Hold a living thread: messages come one after the other, memories may still be saved in it.
 
     Looked at after the lock is had, so that the last message of another server is seen.
     """
-    values = {"workspace_id": workspace_id, "id": ref.id, "code": ref.code, "now": now}
+    values = {**in_sight_of(caller), "id": ref.id, "code": ref.code, "now": now}
     row = await (await db.execute(_LOCK, values)).fetchone()
     if row is None:
         return None
@@ -87,7 +106,7 @@ async def hold(db: Db, workspace_id: WorkspaceId, ref: Ref, now: datetime) -> He
 
 _LOCATE = f"""
     SELECT t.id, t.code, t.message_count FROM thread t
-    WHERE t.workspace_id = %(workspace_id)s AND {_THREAD_ALIVE} AND {THREAD_IN_SIGHT}
+    WHERE t.workspace_id = %(workspace_id)s AND {_THREAD_OPEN}
         AND (t.id = %(id)s
              OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
 """
@@ -104,7 +123,7 @@ class Located:
 
 async def locate(db: Db, caller: Caller, ref: Ref, now: datetime) -> Located | None:
     """The thread of any spelling of its id, unless its time is up."""
-    values = in_sight_of(caller) | {"id": ref.id, "code": ref.code, "now": now}
+    values = {**in_sight_of(caller), "id": ref.id, "code": ref.code, "now": now}
     async with db.cursor(row_factory=class_row(Located)) as cursor:
         await cursor.execute(_LOCATE, values)
         return await cursor.fetchone()
@@ -122,7 +141,8 @@ _INSERT = """
 _ADVANCE = """
     UPDATE thread
     SET last_position = last_position + %(count)s, message_count = message_count + %(count)s,
-        is_unsegmented = true, updated_at = greatest(updated_at, %(now)s)
+        heard_at = %(now)s, segment_due_at = %(now)s,
+        updated_at = greatest(updated_at, %(now)s)
     WHERE workspace_id = %(workspace_id)s AND id = %(thread_id)s
 """
 
@@ -169,7 +189,7 @@ async def by_client_id(
 
 _FIND = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND {_THREAD_ALIVE} AND {THREAD_IN_SIGHT}
+    WHERE m.workspace_id = %(workspace_id)s AND {_THREAD_OPEN}
         AND (m.id = %(id)s
              OR (m.short_code = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
 """
@@ -177,7 +197,7 @@ _FIND = f"""
 
 async def find(db: Db, caller: Caller, ref: Ref, now: datetime) -> Message | None:
     """The message of any spelling of its id, unless its thread's time is up."""
-    values = in_sight_of(caller) | {"id": ref.id, "code": ref.code, "now": now}
+    values = {**in_sight_of(caller), "id": ref.id, "code": ref.code, "now": now}
     found = await _fetch(db, _FIND, values)
     return found[0] if found else None
 
@@ -293,7 +313,7 @@ _CLEAR = "DELETE FROM message WHERE workspace_id = %(workspace_id)s AND thread_i
 _RESET = """
     UPDATE thread
     SET message_count = 0, segmented_at = NULL, segmented_position = NULL,
-        is_unsegmented = false, updated_at = %(now)s
+        segment_due_at = NULL, updated_at = %(now)s
     WHERE workspace_id = %(workspace_id)s AND id = %(thread_id)s
 """
 
@@ -310,3 +330,16 @@ async def _fetch(db: Db, query: Any, values: dict[str, Any]) -> list[Message]:
     async with db.cursor(row_factory=class_row(Message)) as cursor:
         await cursor.execute(query, values)
         return await cursor.fetchall()
+
+
+_OF_MEMORY = f"""
+    SELECT {COLUMNS} {_WITH_THREAD}
+    JOIN memory_message made ON made.workspace_id = m.workspace_id AND made.message_id = m.id
+    WHERE m.workspace_id = %(workspace_id)s AND made.memory_id = %(memory_id)s
+    ORDER BY m.created_at, m.position
+"""
+
+
+async def of_memory(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> list[Message]:
+    """What a memory was made of, in chat order."""
+    return await _fetch(db, _OF_MEMORY, {"workspace_id": workspace_id, "memory_id": memory_id})

@@ -391,7 +391,7 @@ _EMPTY_EXPIRED = """
     )
     UPDATE thread t
     SET state = '{}', metadata = '{}', state_version = -1, name = NULL, message_count = 0,
-        is_unsegmented = false
+        segment_due_at = NULL
     FROM ended
     WHERE t.workspace_id = ended.workspace_id AND t.id = ended.id
 """

@@ -275,3 +275,20 @@ async def alike(
         "least": least,
     }
     return await (await db.execute(_ALIKE, values)).fetchall()
+
+
+_OF_MEMORY = """
+    SELECT v.embedding FROM memory_vector v
+    JOIN memory m ON m.workspace_id = v.workspace_id AND m.id = v.memory_id
+    WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = %(memory_id)s
+        AND v.content_version = m.content_version
+    ORDER BY v.generation DESC
+    LIMIT 1
+"""
+
+
+async def of_memory(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> list[float]:
+    """A memory's vector, of its newest model; empty while it has none."""
+    values = {"workspace_id": workspace_id, "memory_id": memory_id}
+    row = await (await db.execute(_OF_MEMORY, values)).fetchone()
+    return row[0].to_list() if row else []

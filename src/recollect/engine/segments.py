@@ -1,0 +1,552 @@
+"""Memories made of messages: cut by the segmenter as a conversation goes, or made by hand.
+
+What follows the last closed stretch of a thread, its frontier, is open. Closing a stretch is one
+transaction that holds the thread: memory, links and the new frontier together, and only if nothing
+changed since the messages were read. So two servers agree, and nothing is summarised twice.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from recollect.domain import (
+    Caller,
+    File,
+    Filter,
+    Memory,
+    Message,
+    Origin,
+    Place,
+    Reason,
+    Ref,
+    Right,
+    Scope,
+    ThreadId,
+    WorkspaceId,
+    new_code,
+    new_memory_id,
+)
+from recollect.engine import spaces
+from recollect.engine.core import Engine
+from recollect.engine.forget import remove_rows
+from recollect.engine.keys import steward
+from recollect.engine.messages import SEGMENT, located_thread
+from recollect.engine.recall import Hit, Recall, recall
+from recollect.engine.save import (
+    attach_vector,
+    audited,
+    check_content,
+    content_digest,
+    indexed_text,
+)
+from recollect.engine.segmentation import Cut, Heard, Rules, cuts, idle
+from recollect.engine.spaces import Embedded, Heartbeat
+from recollect.engine.summaries import GIVEN, Summary, speaker_of, summarise
+from recollect.engine.words import terms
+from recollect.errors import Conflict, Invalid, NotFound
+from recollect.models.embed import Embedder, Purpose
+from recollect.store import files, jobs, memories, messages, segments, vectors, words
+from recollect.store.jobs import NewJob
+from recollect.store.messages import Held
+from recollect.store.pool import Db
+from recollect.store.segments import Segment
+
+_ACTOR = "segmenter"
+
+# A stretch is at most as long as the setting says; a few of them are read at once.
+_AHEAD = 64
+_THREADS_AT_ONCE = 20
+# What a message is about stands at its beginning; the rest would only be slow.
+_HEARD_CHARACTERS = 2_000
+_TALK = {"user", "assistant"}
+# Somebody may edit while we summarise; nobody edits that often.
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class MakeMemory:
+    """Which messages to make a memory of, and how."""
+
+    messages: Sequence[Ref]
+    summary: str | None = None
+    reason: Reason = Reason.USER
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A memory with what it was made of."""
+
+    memory: Memory
+    messages: list[Message]
+    files: list[File]
+    embedding: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A memory, and of how many messages it was made."""
+
+    memory: Memory
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Where the segmenter would cut a thread, and why."""
+
+    first: Message
+    last: Message
+    length: int
+    reason: Reason | None
+    note: str
+
+
+# By hand.
+
+
+async def make_memory(engine: Engine, caller: Caller, thread: Ref, ask: MakeMemory) -> Made:
+    """Make a memory of some messages of a chat; its summary is written unless one is given."""
+    caller.require(Right.WRITE)
+    if ask.summary is not None:
+        check_content(ask.summary)
+    async with engine.reading(caller) as db:
+        located = await located_thread(engine, db, caller, thread)
+        said = await _named(db, caller, located.id, ask.messages)
+    summary = await summarise(engine, said) if ask.summary is None else Summary(ask.summary, GIVEN)
+    embedded = await spaces.embed_passage(engine, caller.workspace_id, summary.text)
+    async with engine.writing(caller) as db:
+        held = await _held(engine, db, caller, Ref(id=located.id))
+        said = await _named(db, caller, held.id, ask.messages)
+        memory = await _keep(
+            engine, db, caller, held, said, ask.reason, summary, embedded, is_cut=False
+        )
+        return await _made(db, caller, memory)
+
+
+async def get_made(engine: Engine, caller: Caller, ref: Ref) -> Made:
+    """One memory with its messages and their files."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        memory = await _existing(engine, db, caller, ref)
+        return await _made(db, caller, memory)
+
+
+async def list_made(
+    engine: Engine, caller: Caller, thread: Ref, *, start: int, limit: int | None
+) -> tuple[str, list[Counted], int]:
+    """A chat's memories, oldest first, how many there are, and the chat's code."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        located = await located_thread(engine, db, caller, thread)
+        caller = replace(caller, thread_id=located.id)
+        wanted = Filter(thread_id=located.id)
+        found = await segments.listed(
+            db, caller, located.id, offset=start, limit=limit, now=engine.now()
+        )
+        total = await memories.count(db, caller, wanted, engine.now())
+        counted = await _counted(db, caller.workspace_id, found)
+    return located.code, counted, total
+
+
+async def search_made(
+    engine: Engine, caller: Caller, thread: Ref, query: str, limit: int
+) -> list[tuple[Hit, int]]:
+    """A chat's memories closest to a question, best first, with the number of their messages."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        located = await located_thread(engine, db, caller, thread)
+    recalled = await recall(
+        engine, caller, Recall(query=query, limit=limit, thread=Ref(id=located.id))
+    )
+    async with engine.reading(caller) as db:
+        counts = await segments.message_counts(
+            db, caller.workspace_id, [hit.memory.id for hit in recalled.hits]
+        )
+    return [(hit, counts.get(hit.memory.id, 0)) for hit in recalled.hits]
+
+
+async def regenerate(engine: Engine, caller: Caller, ref: Ref) -> Made:
+    """Summarise a memory's messages anew and embed the summary with the current model.
+
+    A memory whose messages are gone keeps its text, and is embedded anew.
+    """
+    caller.require(Right.READ)
+    caller.require(Right.WRITE)
+    for _ in range(_TRIES):
+        async with engine.reading(caller) as db:
+            memory = await _existing(engine, db, caller, ref)
+            said = await messages.of_memory(db, caller.workspace_id, memory.id)
+        summary = await summarise(engine, said) if said else Summary(_text(memory), GIVEN)
+        moved = await spaces.embed_anew(engine, caller.workspace_id, summary.text)
+        async with engine.writing(caller) as db:
+            if memory.thread_id:
+                await messages.hold(db, caller, Ref(id=memory.thread_id), engine.now())
+            inside = replace(caller, thread_id=memory.thread_id)
+            await memories.lock(db, inside, Ref(id=memory.id))
+            memory = await _existing(engine, db, caller, Ref(id=memory.id))
+            still = await messages.of_memory(db, caller.workspace_id, memory.id)
+            if _marks(still) != _marks(said):
+                continue
+            after = await _rewrite(engine, db, caller, memory, summary, moved)
+            return await _made(db, caller, after)
+    raise Conflict("The messages keep changing. Try again.", is_passing=True)
+
+
+async def remove_made(engine: Engine, caller: Caller, ref: Ref) -> None:
+    """Delete a memory, its words and its vectors for good; its messages stay."""
+    caller.require(Right.DELETE)
+    async with engine.writing(caller) as db:
+        inside = replace(caller, thread_id=await segments.thread_of(db, caller, ref))
+        memory_id = await memories.lock(db, inside, ref)
+        if memory_id is None:
+            raise NotFound("memory")
+        await remove_rows(engine, db, caller, [memory_id])
+
+
+# By itself.
+
+
+async def segment_threads(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
+    """Close the stretches that have ended in a workspace, and summarise anew what changed.
+
+    Raises `Unavailable` while the embedder is down; running it again goes on where it stopped.
+    """
+    caller = await steward(engine, workspace_id, _ACTOR)
+    while True:
+        async with engine.reading(caller) as db:
+            waiting = await segments.due(db, workspace_id, engine.now(), _THREADS_AT_ONCE)
+        for thread_id, owner in waiting:
+            # In the name of whose thread it is, who may see it where others may not.
+            acting = replace(caller, user_id=owner or caller.user_id)
+            await _segment(engine, acting, thread_id, beat)
+            await beat()
+        if len(waiting) < _THREADS_AT_ONCE:
+            break
+    await _refresh(engine, caller, beat)
+    async with engine.writing(caller) as db:
+        due_at = await segments.next_due(db, workspace_id)
+        if due_at:
+            await jobs.enqueue(
+                db,
+                workspace_id,
+                [NewJob(SEGMENT, dedupe_key="later", run_after=due_at)],
+                engine.now(),
+            )
+
+
+async def plan(engine: Engine, caller: Caller, thread: Ref, rules: Rules) -> list[Planned]:
+    """Where a chat would be cut from its beginning on; the last stretch may still be open."""
+    caller.require(Right.READ)
+    planned: list[Planned] = []
+    beyond: Place | None = None
+    async with engine.reading(caller) as db:
+        located = await located_thread(engine, db, caller, thread)
+    while True:
+        async with engine.reading(caller) as db:
+            said = await messages.page(
+                db, caller.workspace_id, located.id, beyond=beyond, limit=_AHEAD
+            )
+        found = await _cuts(engine, caller.workspace_id, said, rules)
+        begin = 0
+        for cut in found:
+            part = said[begin : begin + cut.length]
+            planned.append(Planned(part[0], part[-1], cut.length, cut.reason, cut.note))
+            begin += cut.length
+        if len(said) < _AHEAD:
+            rest = said[begin:]
+            if rest:
+                planned.append(Planned(rest[0], rest[-1], len(rest), None, "still open"))
+            return planned
+        beyond = said[begin - 1].place
+
+
+async def resegment(engine: Engine, caller: Caller, thread: Ref) -> int:
+    """Forget how a chat was cut, and have it cut again by the rules of now.
+
+    The memories that the segmenter made of it go; those made by hand stay. How many went.
+    """
+    caller.require(Right.WRITE)
+    caller.require(Right.DELETE)
+    async with engine.writing(caller) as db:
+        held = await _held(engine, db, caller, thread)
+        ids = await segments.cut_memories(db, caller.workspace_id, held.id)
+        await remove_rows(engine, db, caller, ids)
+        await segments.close_until(db, caller.workspace_id, held.id, None)
+        await segments.schedule(db, caller.workspace_id, held.id, engine.now())
+        await jobs.enqueue(db, caller.workspace_id, [NewJob(SEGMENT)], engine.now())
+    return len(ids)
+
+
+async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: Heartbeat) -> None:
+    rules = engine.segment_rules
+    while True:
+        async with engine.writing(caller) as db:
+            held = await messages.hold(db, caller, Ref(id=thread_id), engine.now())
+            if held is None or rules is None:
+                await segments.schedule(db, caller.workspace_id, thread_id, None)
+                return
+            said = await messages.page(
+                db, caller.workspace_id, thread_id, beyond=held.frontier, limit=_AHEAD
+            )
+        found = await _cuts(engine, caller.workspace_id, said, rules)
+        if not found:
+            found = _silence(engine, held, said, rules)
+        if not found:
+            if await _wait(engine, caller, held, said, rules):
+                return
+            continue
+        frontier, begin = held.frontier, 0
+        for cut in found:
+            part = said[begin : begin + cut.length]
+            if not await _close(engine, caller, thread_id, frontier, part, cut):
+                break
+            frontier, begin = part[-1].place, begin + cut.length
+            await beat()
+
+
+async def _cuts(
+    engine: Engine, workspace_id: WorkspaceId, said: Sequence[Message], rules: Rules
+) -> list[Cut]:
+    if not said:
+        return []
+    space = await spaces.current_space(engine, workspace_id)
+    embedder = (
+        engine.embedders.of(spaces.identity_of(space.serving))
+        if space.serving
+        else engine.embedders.configured(space.embedder)
+    )
+    heard = await _heard(engine, embedder, said)
+    return list(cuts(heard, rules, embedder.likeness))
+
+
+async def _heard(engine: Engine, embedder: Embedder, said: Sequence[Message]) -> list[Heard]:
+    """Messages with their vectors; those heard a moment ago are remembered."""
+    keys = {
+        each.id: hashlib.sha256(f"{embedder.identity}\0{each.content}".encode()).digest()
+        for each in said
+        if each.role in _TALK and each.content.strip()
+    }
+    known = {
+        each: vector for each, key in keys.items() if (vector := engine.heard.get(key)) is not None
+    }
+    new = [each for each in said if each.id in keys and each.id not in known]
+    texts = [each.content[:_HEARD_CHARACTERS] for each in new]
+    found = await embedder.embed(texts, Purpose.PASSAGE) if texts else []
+    fresh = {each.id: vector for each, vector in zip(new, found, strict=True)}
+    engine.heard.keep({keys[each]: vector for each, vector in fresh.items()})
+    known |= fresh
+    return [
+        Heard(
+            each.content,
+            speaker_of(each),
+            each.created_at,
+            known.get(each.id),
+        )
+        for each in said
+    ]
+
+
+def _silence(engine: Engine, held: Held, said: Sequence[Message], rules: Rules) -> list[Cut]:
+    if not said or held.heard_at is None:
+        return []
+    silence = engine.now() - held.heard_at
+    if silence <= rules.longest_pause:
+        return []
+    last = said[-1]
+    heard = Heard(last.content, speaker_of(last), last.created_at)
+    return [idle(heard, len(said), silence)]
+
+
+async def _wait(
+    engine: Engine, caller: Caller, held: Held, said: Sequence[Message], rules: Rules
+) -> bool:
+    """Come back when the silence is long enough; False when something was said meanwhile."""
+    async with engine.writing(caller) as db:
+        now = await messages.hold(db, caller, Ref(id=held.id), engine.now())
+        if now != held:
+            return now is None
+        due_at = None
+        if said and held.heard_at:
+            due_at = held.heard_at + rules.longest_pause + timedelta(milliseconds=1)
+        await segments.schedule(db, caller.workspace_id, held.id, due_at)
+        return True
+
+
+async def _close(
+    engine: Engine,
+    caller: Caller,
+    thread_id: ThreadId,
+    frontier: Place | None,
+    said: Sequence[Message],
+    cut: Cut,
+) -> bool:
+    """Make a memory of a stretch; False when the thread is no longer as it was read."""
+    summary = await summarise(engine, said)
+    embedded = await spaces.embed_passage(engine, caller.workspace_id, summary.text)
+    async with engine.writing(caller) as db:
+        held = await messages.hold(db, caller, Ref(id=thread_id), engine.now())
+        if held is None or held.frontier != frontier:
+            return False
+        still = await messages.page(
+            db, caller.workspace_id, thread_id, beyond=frontier, limit=len(said)
+        )
+        if _marks(still) != _marks(said):
+            return False
+        await _keep(engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True)
+        await segments.close_until(db, caller.workspace_id, thread_id, said[-1].place)
+        return True
+
+
+async def _refresh(engine: Engine, caller: Caller, beat: Heartbeat) -> None:
+    while True:
+        async with engine.reading(caller) as db:
+            ids = await segments.stale(db, caller.workspace_id, _THREADS_AT_ONCE)
+        for memory_id, owner in ids:
+            try:
+                acting = replace(caller, user_id=owner or caller.user_id)
+                await regenerate(engine, acting, Ref(id=memory_id))
+            except NotFound:  # hidden, or gone by now: there is nothing to mend
+                async with engine.writing(caller) as db:
+                    await segments.mark_fresh(db, caller.workspace_id, memory_id)
+            await beat()
+        if len(ids) < _THREADS_AT_ONCE:
+            return
+
+
+# Shared.
+
+
+async def _keep(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    held: Held,
+    said: Sequence[Message],
+    reason: Reason,
+    summary: Summary,
+    embedded: Embedded | None,
+    *,
+    is_cut: bool,
+) -> Memory:
+    now = engine.now()
+    memory = Memory(
+        id=new_memory_id(),
+        code=new_code(),
+        workspace_id=caller.workspace_id,
+        org_id=caller.org_id,
+        user_id=held.user_id or caller.user_id,
+        content=summary.text,
+        created_at=now,
+        updated_at=now,
+        project_id=held.project_id,
+        agent_id=held.agent_id,
+        thread_id=held.id,
+        thread_code=held.code,
+        subject=held.subject,
+        valid_from=now,
+        scope=Scope.THREAD,
+        origin=Origin.USER if reason is Reason.USER else Origin.AUTO,
+        origin_label=None if reason is Reason.USER else _ACTOR,
+        reason=reason,
+    )
+    await memories.insert(db, memory, content_digest(memory.content))
+    await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
+    memory = await attach_vector(engine, db, memory, embedded)
+    await segments.link(db, caller.workspace_id, memory.id, [each.id for each in said])
+    await segments.put(
+        db,
+        caller.workspace_id,
+        Segment(memory.id, held.id, is_cut, summary.by, summary.fallback_reason),
+    )
+    await _note(engine, db, caller, "memory.created", memory)
+    return memory
+
+
+async def _rewrite(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    memory: Memory,
+    summary: Summary,
+    moved: spaces.Moved | None,
+) -> Memory:
+    after = replace(
+        memory,
+        content=summary.text,
+        summary=None,
+        version=memory.version + 1,
+        updated_at=engine.now(),
+    )
+    await memories.update(db, after, content_digest(after.content))
+    if indexed_text(after) != indexed_text(memory):
+        await words.remove(db, caller.workspace_id, [after.id])
+        await words.insert(db, caller.workspace_id, after.id, terms(indexed_text(after)))
+    if moved is None:
+        await jobs.enqueue(db, caller.workspace_id, [spaces.TEND], engine.now())
+    else:
+        await spaces.attach_anew(engine, db, caller.workspace_id, after.id, moved)
+    await segments.rewritten(db, caller.workspace_id, after.id, summary.by, summary.fallback_reason)
+    await _note(engine, db, caller, "memory.updated", after)
+    return after
+
+
+async def _made(db: Db, caller: Caller, memory: Memory) -> Made:
+    said = await messages.of_memory(db, caller.workspace_id, memory.id)
+    attached = await files.of_messages(db, caller.workspace_id, [each.id for each in said])
+    embedding = await vectors.of_memory(db, caller.workspace_id, memory.id)
+    return Made(memory, said, attached, embedding)
+
+
+async def _counted(db: Db, workspace_id: WorkspaceId, found: Sequence[Memory]) -> list[Counted]:
+    counts = await segments.message_counts(db, workspace_id, [each.id for each in found])
+    return [Counted(each, counts.get(each.id, 0)) for each in found]
+
+
+async def _named(db: Db, caller: Caller, thread_id: ThreadId, refs: Sequence[Ref]) -> list[Message]:
+    """The named messages, each once, in chat order; all of them must be of this thread."""
+    found = await messages.find_all(db, caller.workspace_id, thread_id, refs)
+    ids: set[UUID] = {each.id for each in found}
+    if not refs or not all(
+        ref.id in ids or any(ref.code and each.code.startswith(ref.code) for each in found)
+        for ref in refs
+    ):
+        raise Invalid("`messageIds` names a message that is not of this chat.", field="messageIds")
+    return found
+
+
+async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Memory:
+    inside = replace(caller, thread_id=await segments.thread_of(db, caller, ref))
+    memory = await memories.find(db, inside, ref, engine.now())
+    if memory is None:
+        raise NotFound("memory")
+    return memory
+
+
+async def _held(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Held:
+    held = await messages.hold(db, caller, ref, engine.now())
+    if held is None:
+        raise NotFound("chat")
+    return held
+
+
+def _marks(said: Sequence[Message]) -> list[tuple[UUID, datetime | None]]:
+    """What shows that messages are the same ones, unedited."""
+    return [(each.id, each.edited_at) for each in said]
+
+
+def _text(memory: Memory) -> str:
+    return memory.summary or memory.content
+
+
+async def _note(engine: Engine, db: Db, caller: Caller, action: str, memory: Memory) -> None:
+    await engine.note(
+        db,
+        caller,
+        action,
+        audited(memory),
+        thread_code=memory.thread_code,
+        subject=memory.subject,
+        is_private=memory.is_restricted,
+    )

@@ -1,0 +1,177 @@
+"""Where a conversation is cut: a partition in order, decided online, for the document's reasons."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect.domain import Reason
+from recollect.engine.segmentation import Cut, Heard, Rules, cuts
+from tests.support.embedder import at_cosine
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+RULES = Rules(most_messages=6, longest_pause=timedelta(minutes=30), tie=0.2)
+
+
+def same(cosine: float) -> float:
+    return max(cosine, 0.0)
+
+
+def found(heard: Sequence[Heard], rules: Rules = RULES) -> list[tuple[int, Reason]]:
+    return [(cut.length, cut.reason) for cut in cuts(heard, rules, same)]
+
+
+def talk(*texts: str, topic: float = 1.0, start: datetime = NOON) -> list[Heard]:
+    """Two people in turn, a message every half minute, all on one topic."""
+    return [
+        Heard(text, "ab"[number % 2], start + number * timedelta(seconds=30), at_cosine(topic))
+        for number, text in enumerate(texts)
+    ]
+
+
+PLAIN = "We should look at the numbers of the last quarter again"
+
+
+def test_R135_the_message_that_reaches_the_threshold_closes_the_segment() -> None:
+    assert found(talk(*[PLAIN] * 6)) == [(6, Reason.LENGTH)]
+    assert found(talk(*[PLAIN] * 5)) == []
+
+
+def test_R136_a_gap_in_time_closes_what_went_before_it() -> None:
+    late = talk(PLAIN, PLAIN, start=NOON + timedelta(minutes=32))
+
+    assert found([*talk(PLAIN, PLAIN), *late]) == [(2, Reason.TIME)]
+
+
+def test_R136_a_gap_of_exactly_the_threshold_is_none() -> None:
+    first, second = talk(PLAIN, PLAIN)
+    later = Heard(second.text, "b", first.at + RULES.longest_pause, second.vector)
+
+    assert found([first, later]) == []
+
+
+def test_R134_a_jump_of_the_vectors_closes_what_went_before_it() -> None:
+    other = talk(PLAIN, PLAIN, topic=0.0, start=NOON + timedelta(minutes=2))
+
+    assert found([*talk(PLAIN, PLAIN, PLAIN), *other]) == [(3, Reason.TOPIC)]
+
+
+def test_an_answer_stays_with_its_question_however_far_its_words_are() -> None:
+    question, _ = talk("When does the train to Lisbon leave in the morning?", PLAIN)
+    answer = Heard("Ten past seven, from platform four", "b", NOON, at_cosine(0.15))
+
+    assert found([question, answer]) == []
+
+
+def test_a_word_or_two_change_no_topic() -> None:
+    heard = [*talk(PLAIN, PLAIN), Heard("Wow, nice!", "a", NOON, at_cosine(0.15))]
+
+    assert found(heard) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Thanks, that is all I needed!", "You're welcome!"),
+        ("Great, see you tomorrow!", "Bye!"),
+        ("Vielen Dank!", "Gern geschehen, bis bald"),
+        ("Merci beaucoup", "De rien, au revoir"),
+    ],
+)
+def test_R133_a_closing_exchange_completes_the_discussion(first: str, second: str) -> None:
+    assert found(talk(PLAIN, PLAIN, first, second, PLAIN)) == [(4, Reason.COMPLETED)]
+
+
+def test_thanks_in_the_middle_complete_nothing() -> None:
+    assert found(talk(PLAIN, "Thanks, that helps a lot", "And what about the budget?", PLAIN)) == []
+
+
+def test_a_farewell_by_one_side_and_then_another_matter_completes_the_discussion() -> None:
+    assert found(talk(PLAIN, "OK, bye", PLAIN)) == [(2, Reason.COMPLETED)]
+
+
+def test_pleasantries_alone_are_no_discussion() -> None:
+    assert found(talk("Hello", "Hi there", "Thanks!", "You're welcome", PLAIN)) == []
+
+
+def test_what_has_no_vector_says_nothing_about_the_topic() -> None:
+    silent = Heard('{"rows": 3}', "tool", NOON, None)
+
+    assert found([*talk(PLAIN), silent, *talk(PLAIN)]) == []
+
+
+TEXTS = st.sampled_from(
+    [
+        PLAIN,
+        "Thanks!",
+        "You're welcome",
+        "Bye!",
+        "Hello",
+        "What is that?",
+        "Hm",
+        "今天天气怎么样？",
+        "",
+    ]
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Heard]:
+    at = NOON
+    heard: list[Heard] = []
+    for _ in range(draw(st.integers(0, 60))):
+        at += timedelta(minutes=draw(st.sampled_from([0, 1, 29, 30, 31, 600])))
+        cosine = draw(st.sampled_from([1.0, 0.9, 0.3, 0.1, 0.0, -0.5, None]))
+        vector = None if cosine is None else at_cosine(cosine, turn=draw(st.integers(0, 3)))
+        heard.append(Heard(draw(TEXTS), draw(st.sampled_from("ab")), at, vector))
+    return heard
+
+
+RULE_SETS = st.builds(
+    Rules,
+    most_messages=st.integers(1, 25),
+    longest_pause=st.sampled_from([timedelta(minutes=5), timedelta(minutes=30)]),
+    tie=st.sampled_from([0.0, 0.2, 0.9]),
+)
+
+
+@given(conversations(), RULE_SETS)
+@settings(deadline=None)
+def test_segments_partition_the_chat_in_order_and_none_is_too_long(
+    heard: list[Heard], rules: Rules
+) -> None:
+    lengths = [cut.length for cut in cuts(heard, rules, same)]
+
+    assert all(0 < length <= rules.most_messages for length in lengths)
+    assert sum(lengths) <= len(heard)
+    assert len(heard) - sum(lengths) < rules.most_messages
+
+
+@given(conversations(), RULE_SETS)
+@settings(deadline=None)
+def test_messages_one_by_one_and_all_at_once_are_cut_alike(
+    heard: list[Heard], rules: Rules
+) -> None:
+    """As the engine does it: what is closed is gone, and what is open is looked at again."""
+    one_by_one: list[Cut] = []
+    frontier = 0
+    for number in range(len(heard)):
+        for cut in cuts(heard[frontier : number + 1], rules, same):
+            one_by_one.append(cut)
+            frontier += cut.length
+
+    assert one_by_one == list(cuts(heard, rules, same))
+
+
+@given(conversations(), RULE_SETS, st.data())
+@settings(deadline=None)
+def test_no_decision_waits_for_a_later_message(
+    heard: list[Heard], rules: Rules, data: st.DataObject
+) -> None:
+    until = data.draw(st.integers(0, len(heard)))
+
+    early = list(cuts(heard[:until], rules, same))
+
+    assert list(cuts(heard, rules, same))[: len(early)] == early

@@ -1,0 +1,463 @@
+"""Memories made of messages, by the segmenter and by hand."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from recollect.domain import Caller, Memory, Message, Reason, Ref, Right, Scope, Thread
+from recollect.engine.core import Engine
+from recollect.engine.messages import (
+    EditMessage,
+    ListMessages,
+    append,
+    clear_messages,
+    delete_message,
+    edit_message,
+    list_messages,
+)
+from recollect.engine.segmentation import Rules
+from recollect.engine.segments import (
+    Made,
+    MakeMemory,
+    get_made,
+    list_made,
+    make_memory,
+    plan,
+    regenerate,
+    remove_made,
+    resegment,
+    segment_threads,
+)
+from recollect.errors import Invalid, NotFound, Unavailable
+from recollect.models.chat import Answer, Route
+from recollect.models.chats import Chats
+from tests.support.chats import new_chat, say, spoken
+from tests.support.clock import Clock
+from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.house import new_caller
+from tests.support.tools import rows
+
+pytestmark = pytest.mark.anyio
+
+RULES = Rules(most_messages=6)
+
+
+@pytest.fixture
+def engine(engine: Engine) -> Engine:
+    return replace(engine, segment_rules=RULES)
+
+
+@pytest.fixture
+async def chat(engine: Engine, caller: Caller) -> Thread:
+    return await new_chat(engine, caller)
+
+
+@pytest.fixture
+def embedder() -> StubEmbedder:
+    """Everything is on one topic, but for what speaks of cats."""
+    return OneTopic()
+
+
+class OneTopic(StubEmbedder):
+    def _vector(self, text: str) -> Any:
+        return at_cosine(0.0 if "cats" in text else 1.0)
+
+
+async def no_beat() -> None:
+    pass
+
+
+async def work(engine: Engine, caller: Caller) -> None:
+    await segment_threads(engine, caller.workspace_id, no_beat)
+
+
+async def made(engine: Engine, caller: Caller, chat: Thread) -> list[Made]:
+    _, found, _ = await list_made(engine, caller, Ref(id=chat.id), start=0, limit=None)
+    return [await get_made(engine, caller, Ref(id=each.memory.id)) for each in found]
+
+
+def shape(found: list[Made]) -> list[tuple[str | None, list[str]]]:
+    """Why and of what memories were made, in chat order: on a clock that stands still all are equal."""
+    in_order = sorted(found, key=lambda each: each.messages[0].position)
+    return [(each.memory.reason, [said.content for said in each.messages]) for each in in_order]
+
+
+def statements(count: int, about: str = "the quarterly numbers") -> list[str]:
+    return [f"Point {number} is about {about} of the company" for number in range(count)]
+
+
+async def test_R135_the_sixth_message_makes_a_memory_of_six(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    texts = statements(6)
+    await say(engine, caller, chat, *texts[:5])
+    await work(engine, caller)
+    assert await made(engine, caller, chat) == []
+
+    await say(engine, caller, chat, texts[5])
+    await work(engine, caller)
+
+    [found] = await made(engine, caller, chat)
+    assert (found.memory.reason, len(found.messages)) == (Reason.LENGTH, 6)
+    assert found.memory.scope is Scope.THREAD
+
+
+async def test_R134_a_jump_of_topic_makes_a_memory_of_what_went_before(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    texts = statements(3)
+    await say(engine, caller, chat, *texts, "Some cats are grey and some are black or white")
+
+    await work(engine, caller)
+
+    assert shape(await made(engine, caller, chat)) == [(Reason.TOPIC, texts)]
+
+
+async def test_R133_a_closing_exchange_makes_a_memory(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    texts = [*statements(2), "Thanks, that is all!", "You're welcome!"]
+    await say(engine, caller, chat, *texts)
+
+    await work(engine, caller)
+
+    assert shape(await made(engine, caller, chat)) == [(Reason.COMPLETED, texts)]
+
+
+async def test_R136_silence_makes_a_memory_with_nothing_said_after_it(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    texts = statements(3)
+    await say(engine, caller, chat, *texts)
+    await work(engine, caller)
+    clock.advance(timedelta(minutes=31))
+
+    await work(engine, caller)
+
+    assert shape(await made(engine, caller, chat)) == [(Reason.TIME, texts)]
+
+
+async def test_R136_the_job_that_ends_a_silence_is_queued_for_its_time(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    await say(engine, caller, chat, *statements(3))
+
+    await work(engine, caller)
+
+    [[due]] = await rows(
+        engine,
+        "SELECT run_after FROM job WHERE workspace_id = %s AND dedupe_key = 'later'",
+        caller.workspace_id,
+    )
+    assert timedelta(minutes=30) <= due - clock.at <= timedelta(minutes=31)
+
+
+async def test_history_brought_in_one_by_one_is_cut_as_all_at_once(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    year_ago = clock.at - timedelta(days=365)
+    new = spoken([*statements(4), *statements(8, "our cats")], year_ago)
+    other = await new_chat(engine, caller)
+
+    for each in new:
+        await append(engine, caller, Ref(id=chat.id), [each])
+        await work(engine, caller)
+    await append(engine, caller, Ref(id=other.id), new)
+    await work(engine, caller)
+
+    assert shape(await made(engine, caller, chat)) == shape(await made(engine, caller, other))
+
+
+async def test_every_message_is_in_one_segment_and_none_is_summarised_twice(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    texts = statements(20)
+    await say(engine, caller, chat, *texts)
+
+    await asyncio.gather(*(work(engine, caller) for _ in range(4)))
+
+    found = await made(engine, caller, chat)
+    assert [content for _, said in shape(found) for content in said] == texts[:18]
+
+
+async def test_a_late_message_joins_the_closed_stretch_it_was_said_in(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    texts = statements(8)
+    await say(engine, caller, chat, *texts, at=clock.at)
+    await work(engine, caller)
+    before = await made(engine, caller, chat)
+
+    late = "Late remark 77 is about the quarterly numbers of Lisbon"
+    await say(engine, caller, chat, late, at=clock.at + timedelta(seconds=45))
+    await work(engine, caller)
+
+    [found] = await made(engine, caller, chat)
+    assert [each.content for each in found.messages] == [texts[0], texts[1], late, *texts[2:6]]
+    assert found.memory.id == before[0].memory.id
+    assert late in found.memory.content
+
+
+async def test_R157_an_edited_message_is_summarised_anew_by_itself(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    said = await say(engine, caller, chat, *statements(6))
+    await work(engine, caller)
+    text = "The correction 4711 is about the quarterly numbers of Lisbon"
+
+    await edit_message(engine, caller, Ref(id=said[0].id), EditMessage(content=text))
+    await work(engine, caller)
+
+    [found] = await made(engine, caller, chat)
+    assert text in found.memory.content
+
+
+async def test_what_was_deleted_is_in_no_summary(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    secret = "The code of the safe is 4711, says Mr. Weber of Lisbon"
+    said = await say(engine, caller, chat, secret, *statements(5))
+    await work(engine, caller)
+    [before] = await made(engine, caller, chat)
+    assert "4711" in before.memory.content
+
+    await delete_message(engine, caller, Ref(id=said[0].id))
+    await work(engine, caller)
+
+    [after] = await made(engine, caller, chat)
+    assert "4711" not in after.memory.content
+    assert len(after.messages) == 5
+
+
+async def test_N29_clearing_leaves_memories_without_messages(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    await say(engine, caller, chat, *statements(6))
+    await work(engine, caller)
+    [before] = await made(engine, caller, chat)
+
+    await clear_messages(engine, caller, Ref(id=chat.id))
+    await work(engine, caller)
+
+    [after] = await made(engine, caller, chat)
+    assert (after.memory, after.messages) == (before.memory, [])
+
+
+async def test_R163_deleting_a_memory_leaves_its_messages_unlinked(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    await say(engine, caller, chat, *statements(6))
+    await work(engine, caller)
+    [found] = await made(engine, caller, chat)
+
+    await remove_made(engine, caller, Ref(id=found.memory.id))
+    await work(engine, caller)
+
+    page = await list_messages(engine, caller, Ref(id=chat.id), ListMessages(limit=10))
+    assert [each.memory_code for each in page.messages] == [None] * 6
+    assert await made(engine, caller, chat) == []
+
+
+async def test_the_embedder_being_down_loses_nothing(
+    engine: Engine, caller: Caller, chat: Thread, embedder: StubEmbedder
+) -> None:
+    await say(engine, caller, chat, *statements(6))
+    embedder.is_down = True
+    with pytest.raises(Unavailable):
+        await work(engine, caller)
+
+    embedder.is_down = False
+    await work(engine, caller)
+
+    assert len(await made(engine, caller, chat)) == 1
+
+
+async def test_segmentation_can_be_switched_off(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    whole = replace(engine, segment_rules=None)
+    await say(whole, caller, chat, *statements(30))
+
+    await work(whole, caller)
+
+    assert await made(whole, caller, chat) == []
+
+
+async def test_a_plan_shows_where_and_why_and_changes_nothing(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    await say(engine, caller, chat, *statements(8))
+
+    planned = await plan(engine, caller, Ref(id=chat.id), RULES)
+
+    assert [(each.length, each.reason) for each in planned] == [(6, Reason.LENGTH), (2, None)]
+    assert await made(engine, caller, chat) == []
+
+
+async def test_other_rules_cut_the_chat_anew_and_leave_what_was_made_by_hand(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    said = await say(engine, caller, chat, *statements(8))
+    await work(engine, caller)
+    by_hand = await make_memory(
+        engine, caller, Ref(id=chat.id), MakeMemory([Ref(id=said[0].id)], "By hand")
+    )
+    finer = replace(engine, segment_rules=Rules(most_messages=4))
+
+    assert await resegment(finer, caller, Ref(id=chat.id)) == 1
+    await work(finer, caller)
+
+    found = await made(finer, caller, chat)
+    assert sorted(len(each.messages) for each in found) == [1, 4, 4]
+    assert by_hand.memory.id in {each.memory.id for each in found}
+
+
+async def test_R139_a_message_of_another_chat_makes_no_memory(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    [foreign] = await say(engine, caller, await new_chat(engine, caller), "hello")
+
+    with pytest.raises(Invalid):
+        await make_memory(engine, caller, Ref(id=chat.id), MakeMemory([Ref(id=foreign.id)]))
+
+    assert await made(engine, caller, chat) == []
+
+
+async def test_S41_a_strangers_memory_does_not_exist(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    await say(engine, caller, chat, *statements(6))
+    await work(engine, caller)
+    [found] = await made(engine, caller, chat)
+    stranger = await new_caller(engine)
+
+    for act in (get_made, regenerate, remove_made):
+        with pytest.raises(NotFound):
+            await act(engine, stranger, Ref(id=found.memory.id))
+
+
+# With a chat model.
+
+
+class ScriptedChat:
+    """Answers every question with one text; keeps what it was asked."""
+
+    takes_tools = False
+
+    def __init__(self, text: str, *, status: int = 200, finish: str = "stop") -> None:
+        self.text = text
+        self.status = status
+        self.finish = finish
+        self.asked: list[bytes] = []
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
+        self.asked.append(body)
+        told = {"choices": [{"message": {"content": self.text}, "finish_reason": self.finish}]}
+
+        async def chunks() -> Any:
+            yield json.dumps(told).encode()
+
+        yield Answer(self.status, {}, chunks())
+
+    async def get(self, path: str) -> Any:
+        return {}
+
+    async def aclose(self) -> None:
+        pass
+
+
+def with_model(engine: Engine, chat: ScriptedChat) -> Engine:
+    return replace(engine, chats=Chats(Route(chat, "writer")))
+
+
+async def summarised(
+    engine: Engine, caller: Caller, chat: Thread
+) -> tuple[Memory, str, str | None]:
+    said = await say(engine, caller, chat, *statements(3))
+    made = await make_memory(
+        engine, caller, Ref(id=chat.id), MakeMemory([Ref(id=each.id) for each in said])
+    )
+    [[by, reason]] = await rows(
+        engine,
+        "SELECT summarised_by, fallback_reason FROM segment WHERE workspace_id = %s",
+        caller.workspace_id,
+    )
+    return made.memory, by, reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"summary": "They spoke of three points."}',
+        '```json\n{"summary": "They spoke of three points."}\n```',
+    ],
+)
+async def test_R141_R146_the_models_summary_is_kept_and_it_saw_every_message_in_order(
+    engine: Engine, caller: Caller, chat: Thread, text: str
+) -> None:
+    model = ScriptedChat(text)
+
+    memory, by, reason = await summarised(with_model(engine, model), caller, chat)
+
+    assert (memory.content, by, reason) == ("They spoke of three points.", "model:writer", None)
+    prompt = model.asked[0].decode()
+    places = [prompt.index(each) for each in statements(3)]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (
+            ScriptedChat("I'm sorry, I can't help with that."),
+            "NoSummary: The answer was no summary.",
+        ),
+        (ScriptedChat('{"summary": 7}'), "NoSummary: The answer was no summary."),
+        (
+            ScriptedChat('{"summary": "They spo', finish="length"),
+            "NoSummary: The answer was cut off.",
+        ),
+        (ScriptedChat("", status=500), "Unavailable: The chat model is not available right now."),
+    ],
+)
+async def test_a_model_that_fails_is_replaced_by_the_local_summary_and_the_reason_is_kept(
+    engine: Engine, caller: Caller, chat: Thread, model: ScriptedChat, reason: str
+) -> None:
+    memory, by, kept = await summarised(with_model(engine, model), caller, chat)
+
+    assert (by, kept) == ("local", reason)
+    assert memory.content.startswith("User says: Point")
+
+
+async def test_R147_the_configured_summarisation_model_is_asked(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    one = ScriptedChat('{"summary": "Summary by the first."}')
+    other = ScriptedChat('{"summary": "Summary by the other."}')
+    chats = Chats(Route(one, "writer"), {"second": Route(other, "m")})
+
+    memory, by, _ = await summarised(
+        replace(engine, chats=chats, summary_model="second/fine"), caller, chat
+    )
+
+    assert (memory.content, by) == ("Summary by the other.", "model:fine")
+    assert one.asked == []
+
+
+async def test_S23_making_a_memory_needs_the_right_to_write(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    said: list[Message] = await say(engine, caller, chat, "hello")
+    reader = replace(caller, rights=frozenset({Right.READ}))
+
+    with pytest.raises(Exception, match="lacks the `write` right"):
+        await make_memory(
+            engine, reader, Ref(id=chat.id), MakeMemory([Ref(id=said[0].id)], "A summary")
+        )
