@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -357,11 +357,13 @@ class ScriptedChat:
         self.asked: list[bytes] = []
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
+    async def post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Answer]:
         self.asked.append(body)
         told = {"choices": [{"message": {"content": self.text}, "finish_reason": self.finish}]}
 
-        async def chunks() -> Any:
+        async def chunks() -> AsyncGenerator[bytes]:
             yield json.dumps(told).encode()
 
         yield Answer(self.status, {}, chunks())
