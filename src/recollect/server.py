@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from recollect.doors import docs
 from recollect.doors.alumia import app as alumia
 from recollect.doors.front import Door, Front, bearer
+from recollect.doors.informer import app as informer
 from recollect.doors.limits import Limiter
 from recollect.doors.router import app as router
 from recollect.doors.statebase import app as statebase
@@ -46,6 +47,7 @@ class Server:
             alumia.door(engine),
             statebase.door(engine),
             router.door(engine),
+            informer.door(engine),
             tools.door(engine),
             agents.door(engine),
             self._mcp.door,

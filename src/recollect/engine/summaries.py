@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from recollect.domain import Message
 from recollect.engine.core import Engine
 from recollect.engine.extract import Line, summary_of
-from recollect.errors import Failure, Unavailable
+from recollect.errors import Unavailable
 from recollect.models.chat import Question
 
 LOCAL = "local"
@@ -40,8 +40,8 @@ class Summary:
     fallback_reason: str | None = None
 
 
-class NoSummary(Failure):
-    """The model answered, but with nothing that is a summary."""
+class NoSummary(Exception):
+    """The model answered, but with nothing that is a summary; the message is ours."""
 
 
 class _Typed(BaseModel):
@@ -70,7 +70,7 @@ async def summarise(engine: Engine, said: Sequence[Message]) -> Summary:
             return Summary(_checked(answer.text, is_whole=answer.is_whole), f"model:{route.model}")
         except (Unavailable, NoSummary) as failure:
             # The kind and our own words, never the model's: those may hold anything.
-            reason = f"{type(failure).__name__}: {failure.message}"
+            reason = f"{type(failure).__name__}: {failure}"
     return Summary(summary_of(lines) or _bare(said), LOCAL, reason)
 
 

@@ -30,8 +30,10 @@ from recollect.store.pool import Db
 class OpenThread:
     """What a new thread begins with."""
 
-    agent: str
+    agent: str | None
     subject: str | None = None
+    name: str | None = None
+    pinned: bool = False
     state: Json = field(default_factory=dict[str, Any])
     metadata: Json = field(default_factory=dict[str, Any])
     lives_for: timedelta | None = None
@@ -77,6 +79,8 @@ async def open_thread(engine: Engine, caller: Caller, ask: OpenThread) -> Thread
         workspace_id=caller.workspace_id,
         agent=ask.agent,
         subject=ask.subject,
+        name=ask.name,
+        pinned=ask.pinned,
         metadata=ask.metadata,
         state=ask.state,
         state_version=0,

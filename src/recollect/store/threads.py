@@ -193,6 +193,52 @@ async def page(
         return await cursor.fetchall()
 
 
+_LISTED = f"""
+    SELECT {_COLUMNS} FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s
+        AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}
+    ORDER BY t.pinned DESC, t.updated_at DESC, t.id DESC
+    LIMIT %(limit)s OFFSET %(offset)s
+"""
+_COUNT = f"""
+    SELECT count(*) FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s
+        AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}
+"""
+
+
+async def listed(
+    db: Db, caller: Caller, *, offset: int, limit: int, now: datetime
+) -> tuple[list[Thread], int]:
+    """Threads, pinned ones first, then by their last change; and how many there are."""
+    values = {**visible_to(caller, now), "offset": offset, "limit": limit}
+    async with db.cursor(row_factory=class_row(Thread)) as cursor:
+        await cursor.execute(_LISTED, values)
+        found = await cursor.fetchall()
+    row = await (await db.execute(_COUNT, values)).fetchone()
+    return found, row[0] if row else 0
+
+
+_RENAME = """
+    UPDATE thread
+    SET name = %(name)s, pinned = %(pinned)s, metadata = %(metadata)s, updated_at = %(updated_at)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+
+
+async def rename(db: Db, thread: Thread) -> None:
+    """Write what people call a thread whose row is locked, and what they noted on it."""
+    values = {
+        "workspace_id": thread.workspace_id,
+        "id": thread.id,
+        "name": thread.name,
+        "pinned": thread.pinned,
+        "metadata": Jsonb(dict(thread.metadata)),
+        "updated_at": thread.updated_at,
+    }
+    await db.execute(_RENAME, values)
+
+
 _REMOVE = "DELETE FROM thread WHERE workspace_id = %(workspace_id)s AND id = %(id)s"
 
 

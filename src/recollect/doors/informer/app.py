@@ -1,0 +1,328 @@
+"""The routes of chats, messages, files and memories of conversations."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, FastAPI, Query
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from recollect import __version__
+from recollect.domain import Ref
+from recollect.doors.front import MIB, Door, bearer
+from recollect.doors.furnish import CallerOf, EngineOf, furnish
+from recollect.doors.informer import wire
+from recollect.doors.informer.errors import answer
+from recollect.engine.attachments import (
+    attach_file,
+    delete_file,
+    get_file,
+    list_files,
+    read_file,
+)
+from recollect.engine.chats import Reply, change_chat, converse, list_chats
+from recollect.engine.core import Engine
+from recollect.engine.messages import (
+    append,
+    clear_messages,
+    delete_message,
+    edit_message,
+    get_message,
+    list_messages,
+)
+from recollect.engine.segments import (
+    get_made,
+    list_made,
+    make_memory,
+    regenerate,
+    remove_made,
+    search_made,
+)
+from recollect.engine.threads import close_thread, get_thread, open_thread
+
+CREDENTIALS = {"bearer": {"type": "http", "scheme": "bearer"}}
+PREFIXES = ("/api/chats", "/api/messages", "/api/memories")
+# Enough for a file of 5 MiB as base64.
+MOST_BODY_BYTES = 8 * MIB
+
+
+class ErrorObject(BaseModel):
+    """The envelope of every error."""
+
+    statusCode: int
+    error: str
+    message: str
+
+
+_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503)
+router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+
+
+def door(engine: Engine) -> Door:
+    """The door, ready to be hung."""
+    app = FastAPI(
+        title="Recollect: conversations",
+        version=__version__,
+        description="Chats, their messages and files, and the memories made of them.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        routes=list(router.routes),
+    )
+    furnish(app, engine, answer, CREDENTIALS)
+    return Door("informer", PREFIXES, app, answer, bearer, most_bytes=MOST_BODY_BYTES)
+
+
+# Chats.
+
+
+@router.get("/api/chats")
+async def get_chats(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.ChatParameters, Query()]
+) -> wire.ChatPage:
+    """Chats, pinned ones first, then by their last change."""
+    found, total = await list_chats(
+        engine, caller, offset=parameters.offset, limit=parameters.limit
+    )
+    return wire.ChatPage(
+        total=total,
+        limit=parameters.limit,
+        offset=parameters.offset,
+        results=[wire.from_chat(each) for each in found],
+    )
+
+
+@router.post("/api/chats", status_code=201)
+async def create_chat(engine: EngineOf, caller: CallerOf, body: wire.NewChat) -> wire.ChatObject:
+    """Begin a chat, with its first messages if there are any."""
+    first = [wire.to_message(each) for each in body.messages or []]
+    thread = await open_thread(engine, caller, wire.to_open(body))
+    if first:
+        await append(engine, caller, Ref(id=thread.id), first)
+        thread = await get_thread(engine, caller, Ref(id=thread.id))
+    return wire.from_chat(thread)
+
+
+@router.get("/api/chats/{chat_id}")
+async def get_chat(engine: EngineOf, caller: CallerOf, chat_id: str) -> wire.ChatObject:
+    """One chat."""
+    return wire.from_chat(await get_thread(engine, caller, wire.chat_ref(chat_id)))
+
+
+@router.put("/api/chats/{chat_id}")
+async def rename_chat(
+    engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.ChatChange
+) -> wire.ChatObject:
+    """Rename or pin a chat, or change its model or instructions."""
+    ref = wire.chat_ref(chat_id)
+    return wire.from_chat(await change_chat(engine, caller, ref, wire.to_change_chat(body)))
+
+
+@router.delete("/api/chats/{chat_id}", status_code=204)
+async def delete_chat(engine: EngineOf, caller: CallerOf, chat_id: str) -> None:
+    """Delete a chat with its messages, files and memories."""
+    await close_thread(engine, caller, wire.chat_ref(chat_id))
+
+
+@router.post("/api/chats/{chat_id}", response_model=None)
+async def take_turn(
+    engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.SaidMessage
+) -> StreamingResponse:
+    """Say something and have the chat's model answer, as a stream of UI messages."""
+    reply = await converse(engine, caller, wire.chat_ref(chat_id), wire.to_message(body))
+    return StreamingResponse(
+        _ui_stream(reply),
+        media_type="text/event-stream",
+        headers={"x-vercel-ai-ui-message-stream": "v1", "cache-control": "no-store"},
+    )
+
+
+async def _ui_stream(reply: Reply) -> AsyncGenerator[bytes]:
+    message_id = wire.message_id(reply.message)
+    text_id = f"{message_id}-text"
+    frames: list[dict[str, str]] = [
+        {"type": "start", "messageId": message_id},
+        {"type": "start-step"},
+        {"type": "text-start", "id": text_id},
+        {"type": "text-delta", "id": text_id, "delta": reply.message.content},
+        {"type": "text-end", "id": text_id},
+        {"type": "finish-step"},
+        {"type": "finish"},
+    ]
+    for frame in frames:
+        yield f"data: {json.dumps(frame, ensure_ascii=False)}\n\n".encode()
+    yield b"data: [DONE]\n\n"
+
+
+# Messages.
+
+
+@router.get("/api/chats/{chat_id}/messages")
+async def get_messages(
+    engine: EngineOf,
+    caller: CallerOf,
+    chat_id: str,
+    parameters: Annotated[wire.MessageParameters, Query()],
+) -> wire.Hal:
+    """The messages of a chat, oldest first."""
+    page = await list_messages(engine, caller, wire.chat_ref(chat_id), wire.to_list(parameters))
+    path = f"/api/chats/{wire.chat_id(page.thread_code)}/messages"
+    items = [wire.from_message(each) for each in page.messages]
+    return wire.hal(path, "inf:message", items, start=parameters.start, total=page.total)
+
+
+@router.post("/api/chats/{chat_id}/messages", status_code=201)
+async def post_message(
+    engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.SaidMessages | wire.SaidMessage
+) -> wire.MessageObject | wire.MessageList:
+    """Keep a message, or several at once, without asking any model."""
+    ref = wire.chat_ref(chat_id)
+    if isinstance(body, wire.SaidMessages):
+        new = [wire.to_message(each) for each in body.messages]
+        kept = await append(engine, caller, ref, new)
+        return wire.MessageList(messages=[wire.from_message(each.message) for each in kept])
+    [one] = await append(engine, caller, ref, [wire.to_message(body)])
+    return wire.from_message(one.message)
+
+
+@router.delete("/api/chats/{chat_id}/messages", status_code=204)
+async def delete_messages(engine: EngineOf, caller: CallerOf, chat_id: str) -> None:
+    """Delete all messages of a chat; its memories stay and lose their references."""
+    await clear_messages(engine, caller, wire.chat_ref(chat_id))
+
+
+@router.get("/api/messages/{message_id}")
+async def get_one_message(
+    engine: EngineOf, caller: CallerOf, message_id: str
+) -> wire.MessageObject:
+    """One message."""
+    return wire.from_message(await get_message(engine, caller, wire.message_ref(message_id)))
+
+
+@router.put("/api/messages/{message_id}")
+async def change_message(
+    engine: EngineOf, caller: CallerOf, message_id: str, body: wire.MessageChange
+) -> wire.MessageObject:
+    """Change what is sent of a message."""
+    ref = wire.message_ref(message_id)
+    return wire.from_message(await edit_message(engine, caller, ref, wire.to_edit(body)))
+
+
+@router.delete("/api/messages/{message_id}", status_code=204)
+async def delete_one_message(engine: EngineOf, caller: CallerOf, message_id: str) -> None:
+    """Delete a message and its files."""
+    await delete_message(engine, caller, wire.message_ref(message_id))
+
+
+# Files.
+
+
+@router.get("/api/messages/{message_id}/files")
+async def get_files(engine: EngineOf, caller: CallerOf, message_id: str) -> wire.FileList:
+    """The files of a message."""
+    found = await list_files(engine, caller, wire.message_ref(message_id))
+    return wire.FileList(files=[wire.from_file(each) for each in found])
+
+
+@router.post("/api/messages/{message_id}/files", status_code=201)
+async def post_file(
+    engine: EngineOf, caller: CallerOf, message_id: str, body: wire.NewFile
+) -> wire.FileObject:
+    """Attach a file to a message."""
+    file = await attach_file(
+        engine,
+        caller,
+        wire.message_ref(message_id),
+        filename=body.filename,
+        media_type=body.mediaType,
+        content=wire.to_bytes(body),
+    )
+    return wire.from_file(file)
+
+
+@router.get("/api/messages/{message_id}/files/{file_id}", response_model=None)
+async def download(
+    engine: EngineOf, caller: CallerOf, message_id: str, file_id: str
+) -> StreamingResponse:
+    """A file's bytes. Never shown by a browser in place: they are somebody's, not ours."""
+    file = await get_file(engine, caller, wire.message_ref(message_id), wire.file_ref(file_id))
+    return StreamingResponse(
+        read_file(engine, caller, file),
+        media_type=file.media_type,
+        headers={
+            "content-length": str(file.size),
+            "content-disposition": f"attachment; filename*=UTF-8''{quote(file.filename, safe='')}",
+            "content-security-policy": "default-src 'none'; sandbox",
+        },
+    )
+
+
+@router.delete("/api/messages/{message_id}/files/{file_id}", status_code=204)
+async def remove_file(engine: EngineOf, caller: CallerOf, message_id: str, file_id: str) -> None:
+    """Delete a file."""
+    await delete_file(engine, caller, wire.message_ref(message_id), wire.file_ref(file_id))
+
+
+# Memories.
+
+
+@router.get("/api/chats/{chat_id}/memories")
+async def get_memories(
+    engine: EngineOf,
+    caller: CallerOf,
+    chat_id: str,
+    parameters: Annotated[wire.MemoryParameters, Query()],
+) -> wire.Hal:
+    """The memories of a chat, oldest first, with their message counts."""
+    code, found, total = await list_made(
+        engine,
+        caller,
+        wire.chat_ref(chat_id),
+        start=parameters.start,
+        limit=parameters.limit,
+    )
+    path = f"/api/chats/{wire.chat_id(code)}/memories"
+    items = [wire.from_counted(each) for each in found]
+    return wire.hal(path, "inf:memory", items, start=parameters.start, total=total)
+
+
+@router.post("/api/chats/{chat_id}/memories", status_code=201)
+async def create_memory(
+    engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.NewMemory
+) -> wire.NewMemoryObject:
+    """Make a memory of some messages; a summary is written unless one is given."""
+    made = await make_memory(engine, caller, wire.chat_ref(chat_id), wire.to_make(body))
+    return wire.from_new(made)
+
+
+@router.post("/api/chats/{chat_id}/memories/search")
+async def search_memories(
+    engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.Search
+) -> wire.SearchResult:
+    """The memories of a chat that are closest to a question."""
+    hits = await search_made(engine, caller, wire.chat_ref(chat_id), body.query, body.limit)
+    return wire.from_hits(hits, body)
+
+
+@router.get("/api/memories/{memory_id}")
+async def get_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> wire.MemoryObject:
+    """One memory with its messages and files."""
+    return wire.from_made(await get_made(engine, caller, wire.memory_ref(memory_id)))
+
+
+@router.put("/api/memories/{memory_id}")
+async def regenerate_memory(
+    engine: EngineOf, caller: CallerOf, memory_id: str, body: wire.Regenerate
+) -> wire.MemoryObject:
+    """Write a memory's summary anew and embed it with the current model."""
+    assert body.action == "regenerate"
+    return wire.from_made(await regenerate(engine, caller, wire.memory_ref(memory_id)))
+
+
+@router.delete("/api/memories/{memory_id}", status_code=204)
+async def delete_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> None:
+    """Delete a memory and its embedding for good; its messages stay."""
+    await remove_made(engine, caller, wire.memory_ref(memory_id))
