@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -603,7 +603,13 @@ async def test_a_chat_is_created_renamed_and_deleted_with_all_it_has(http: Http)
 
 async def test_N28_messages_are_hal_with_what_a_message_has(http: Http) -> None:
     chat = await new_chat(http)
-    new = {"role": "assistant", "content": "Sure", "liked": True, "cost": 0.5, "toolUses": [{}]}
+    new: Object = {
+        "role": "assistant",
+        "content": "Sure",
+        "liked": True,
+        "cost": 0.5,
+        "toolUses": [{}],
+    }
     kept = (await http.post(f"/api/chats/{chat}/messages", json=new)).json()
 
     body = (await http.get(f"/api/chats/{chat}/messages")).json()
@@ -703,7 +709,7 @@ async def test_a_file_that_cannot_be_kept_is_refused(http: Http, data: str, stat
 
 
 @asynccontextmanager
-async def with_model(engine: Engine, caller: Caller, model: ScriptedChat) -> Any:
+async def with_model(engine: Engine, caller: Caller, model: ScriptedChat) -> AsyncGenerator[Http]:
     key = await key_for(engine, caller.workspace_id)
     asking = replace(engine, chats=Chats(ModelRoute(model, "writer")))
     async with visit(serve(asking), Authorization=f"Bearer {key}") as client:
@@ -873,7 +879,8 @@ async def test_S23_each_route_needs_its_rights(
 
 
 async def test_S07_N25_no_route_answers_without_a_good_credential(front: Server) -> None:
-    ids = dict.fromkeys(("chat_id", "message_id", "file_id", "memory_id"), NOBODY)
+    names: list[str] = ["chat_id", "message_id", "file_id", "memory_id"]
+    ids = dict.fromkeys(names, NOBODY)
     for headers in ({}, {"Authorization": "Bearer rk_00000000_wrong"}, {"Cookie": "session=x"}):
         async with visit(front, **headers) as stranger:
             for route in routes_of(door_named(front, "informer")):

@@ -1,0 +1,76 @@
+"""`recollect segment`: show where a chat would be cut and why, or cut it anew by the rules of now."""
+
+import argparse
+
+from recollect.cli.arguments import Commands, add_command
+from recollect.compose import open_database, open_engine
+from recollect.domain import Caller, Ref, parse_ref
+from recollect.engine.core import Engine
+from recollect.engine.keys import steward
+from recollect.engine.segmentation import Rules
+from recollect.engine.segments import Planned, plan, resegment, segment_threads
+from recollect.errors import NotFound
+from recollect.settings import Settings
+from recollect.store import identity
+from recollect.store.migrate import migrate
+
+
+def add(commands: Commands) -> None:
+    """Add the arguments of `segment`."""
+    parser = add_command(
+        commands,
+        "segment",
+        about="Cut a chat into segments anew, by the settings of now: the memories that were cut "
+        "from it before go, those made by hand stay. With --dry-run nothing changes, and each cut "
+        "is shown with its reason.",
+        example="recollect segment chat-4fJq0cW2xYzA --dry-run\n"
+        "RECOLLECT_SEGMENT_MESSAGES=10 recollect segment chat-4fJq0cW2xYzA",
+    )
+    parser.add_argument("chat", metavar="CHAT", help="the chat's id, in any spelling")
+    parser.add_argument("--dry-run", action="store_true", help="show the cuts and change nothing")
+    parser.add_argument(
+        "--workspace", metavar="NAME", help="its workspace (default: the default one)"
+    )
+    parser.set_defaults(run=run)
+
+
+async def run(settings: Settings, asked: argparse.Namespace) -> int:
+    """Show, or do it and show what came of it."""
+    ref = parse_ref(asked.chat, "chat-", "chat_", "sess_")
+    if ref is None:
+        raise NotFound("chat")
+    async with open_database(settings) as database:
+        await migrate(database.url)
+        async with open_engine(settings, database) as engine:
+            caller = await _operator(engine, asked.workspace)
+            _show(await plan(engine, caller, ref, engine.segment_rules or Rules()))
+            if not asked.dry_run:
+                await _cut_anew(engine, caller, ref)
+    return 0
+
+
+async def _operator(engine: Engine, workspace: str | None) -> Caller:
+    async with engine.pool.everywhere() as db:
+        found = await identity.find_workspace(db, workspace)
+    if len(found) != 1:
+        raise NotFound("workspace")
+    return await steward(engine, found[0].id, "operator")
+
+
+async def _cut_anew(engine: Engine, caller: Caller, ref: Ref) -> None:
+    removed = await resegment(engine, caller, ref)
+    await segment_threads(engine, caller.workspace_id, _no_beat)
+    print(f"{removed} memories replaced")
+
+
+async def _no_beat() -> None:
+    """Nobody else waits for this work: it has no lease to keep."""
+
+
+def _show(planned: list[Planned]) -> None:
+    begin = 1
+    for each in planned:
+        end = begin + each.length - 1
+        reason = each.reason or "open"
+        print(f"{begin:>6}-{end:<6} {reason:<22} {each.note}")
+        begin = end + 1
