@@ -31,6 +31,7 @@ SUMMARIES = {
     "migrate": "bring the database to this release's schema",
     "jobs": "show background jobs and retry buried ones",
     "reembed": "move every memory to the configured embedding model",
+    "segment": "cut a chat into memories anew, or show where and why",
     "version": "print the version",
 }
 

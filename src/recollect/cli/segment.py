@@ -1,4 +1,4 @@
-"""`recollect segment`: show where a chat would be cut and why, or cut it anew by the rules of now."""
+"""`recollect segment`: show where a chat would be cut and why, or cut it anew."""
 
 import argparse
 

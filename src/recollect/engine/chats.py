@@ -12,8 +12,6 @@ from recollect.errors import NotFound, Unavailable
 from recollect.models.chat import Question
 from recollect.store import threads
 
-# What is less relevant than this stays out of a prompt (D08).
-INJECTION_FLOOR = 0.6
 _MOST_INJECTED = 5
 _MOST_SAID = 20
 
@@ -93,7 +91,12 @@ async def converse(engine: Engine, caller: Caller, ref: Ref, new: NewMessage) ->
         recalled = await recall(
             engine,
             caller,
-            Recall(query=new.content, limit=_MOST_INJECTED, threshold=INJECTION_FLOOR, thread=here),
+            Recall(
+                query=new.content,
+                limit=_MOST_INJECTED,
+                threshold=engine.injection_floor,
+                thread=here,
+            ),
         )
         injected = recalled.hits
     page = await list_messages(
