@@ -92,6 +92,10 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
             embedding_deadline=settings.embedding_deadline,
             segment_rules=segment_rules(settings),
             summary_model=settings.summary_model,
+            injection_deadline=timedelta(milliseconds=settings.inject_deadline_ms),
+            injection_floor=settings.inject_floor,
+            is_reviewed=settings.review,
+            daily_tokens=settings.daily_tokens,
         )
     finally:
         await chats.aclose()

@@ -113,6 +113,20 @@ class Settings:
         "Default: the one background work asks.",
         None,
     )
+    inject_floor: float = _setting(
+        "How relevant a memory must be, 0 to 1, to be told to a model unasked.", 0.7
+    )
+    inject_deadline_ms: int = _setting(
+        "How long a turn waits for its memories before it goes on without them.", 1_000
+    )
+    review: bool = _setting(
+        "Whether what is learnt in the background waits for a person to accept it.", False
+    )
+    daily_tokens: int = _setting(
+        "Tokens a workspace's models may use a day. Background work stops at four fifths of it. "
+        "0: no limit.",
+        0,
+    )
     rate_per_minute: int = _setting("Requests a key may make a minute. 0: no limit.", 100)
     rate_burst: int = _setting("Requests a key may make at once.", 200)
     workers: int = _setting("Jobs `serve` runs at once in its own process. 0: none.", 2)
@@ -264,6 +278,8 @@ def _truth(text: str) -> bool:
 def _spoken(wanted: str) -> str:
     if "bool" in wanted:
         return "`true` or `false`"
+    if "float" in wanted:
+        return "a number"
     return "a whole number" if "int" in wanted else "a path"
 
 
@@ -297,6 +313,8 @@ def _check(settings: Settings) -> None:
         raise Invalid("`embedding_url` is set but `embedding_model` is not: which model?")
     if not 0 <= settings.segment_tie <= 1:
         raise Invalid("The setting `segment_tie` must be between 0 and 1.")
+    if not 0 <= settings.inject_floor <= 1:
+        raise Invalid("The setting `inject_floor` must lie between 0 and 1.")
     for name in (
         "rate_per_minute",
         "rate_burst",

@@ -32,7 +32,7 @@ class Engine:
     # How long a turn waits for its memories before it goes on without them.
     injection_deadline: timedelta = timedelta(seconds=1)
     # What is less relevant than this is not told to a model unasked.
-    injection_floor: float = 0.6
+    injection_floor: float = 0.7
     # Whether what is learnt waits for a person to accept it.
     is_reviewed: bool = False
     # Who distils lessons, a `Distiller`; None: whoever the configured models make it.

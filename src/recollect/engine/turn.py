@@ -79,8 +79,9 @@ class Ask:
     thread: str | None = None
     subject: str | None = None
     agent: str | None = None
-    # Whether calls the client never saw are woven back in; who shows them gets them back.
-    weaves: bool = True
+    # Told in another spelling: its sink reads every piece, and shows the calls we run, so that
+    # they come back by themselves.
+    is_translated: bool = False
     # Headers that go upstream.
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -270,16 +271,16 @@ class _Turn:
     async def _rounds(self) -> None:
         body = self._composed()
         offered = self._tools(body)
-        if not offered:
+        if not offered and not self._ask.is_translated:
             await self._relay(body)
             return
-        self._ours = builtins.NAMES
-        is_stream = bool(body.get("stream"))
-        if is_stream:
+        if offered:
+            self._ours = builtins.NAMES
+            theirs = cast("list[Object]", body.get("tools") or [])
+            body = {**body, "tools": [*theirs, *offered]}
+        if body.get("stream"):
             options = cast("Object", body.get("stream_options") or {})
             body = {**body, "stream_options": {**options, "include_usage": True}}
-        body = {**body, "tools": [*(body.get("tools") or []), *offered]}
-        if is_stream:
             await self._streamed(body)
         else:
             await self._unstreamed(body)
@@ -292,7 +293,7 @@ class _Turn:
             made = composed(
                 messages, stable=self._remembered.stable, blocks=self._remembered.blocks
             )
-            if self._ask.weaves:
+            if not self._ask.is_translated:
                 made = _woven(made, self._remembered.hidden)
             if made != messages:
                 body = {**body, "messages": made}
@@ -358,7 +359,7 @@ class _Turn:
             async with self._post(body) as answer:
                 if not answer.is_success:
                     if number == 1 and await self._refused(answer):
-                        await self._relay(self._composed())
+                        await self._rounds()
                         return
                     if number > 1:
                         raise Unavailable("chat model")
@@ -407,7 +408,7 @@ class _Turn:
             async with self._post(body) as answer:
                 if not answer.is_success:
                     if number == 1 and await self._refused(answer):
-                        await self._relay(self._composed())
+                        await self._rounds()
                         return
                     if number > 1:
                         raise Unavailable("chat model")
@@ -439,7 +440,7 @@ class _Turn:
     async def _refused(self, answer: Answer) -> bool:
         """Tell the client no, or find that it is only our tools the model refuses: then True."""
         body = await answer.read(_LONGEST_REFUSAL)
-        if answer.status in {400, 404, 422, 501} and b"tool" in body.lower():
+        if self._ours and answer.status in {400, 404, 422, 501} and b"tool" in body.lower():
             _log.info("upstream.refuses_tools")
             self._engine.chats.note_refusal(self._route)
             return True

@@ -53,7 +53,7 @@ async def test_R091_R094_R096_what_fits_the_message_reaches_the_model(
 async def test_R092_R093_what_is_below_the_floor_stays_out(
     routed: Routed, embedder: StubEmbedder
 ) -> None:
-    embedder.table |= {"Above.": at_cosine(0.65), "Below.": at_cosine(0.55)}
+    embedder.table |= {"Above.": at_cosine(0.75), "Below.": at_cosine(0.65)}
     await routed.remember("Below.")
     await routed.chat(ASKED)
     assert "Below." not in routed.last.prompt

@@ -2,17 +2,18 @@
 
 import base64
 import struct
-from typing import Annotated, Any, Literal, cast
+from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
 
 from recollect import __version__
-from recollect.doors import strict_json
 from recollect.doors.front import MIB, Door, bearer
 from recollect.doors.furnish import CallerOf, EngineOf, furnish
+from recollect.doors.router import responses
+from recollect.doors.router.body import Sent, takes
 from recollect.doors.router.errors import ErrorObject, answer
 from recollect.doors.router.headers import ask_of
 from recollect.doors.router.sinks import ChatSink, TurnResponse
@@ -21,8 +22,6 @@ from recollect.engine.catalogue import embed, find_model, list_models
 from recollect.engine.core import Engine
 from recollect.engine.turn import run_turn
 from recollect.errors import Invalid
-
-Object = dict[str, Any]
 
 _PREFIXES = ("/v1/chat", "/v1/responses", "/v1/models", "/v1/embeddings")
 _MOST_BYTES = 8 * MIB
@@ -43,6 +42,7 @@ def door(engine: Engine) -> Door:
         redirect_slashes=False,
     )
     app.include_router(router)
+    app.include_router(responses.router)
     furnish(app, engine, answer, {"bearer": {"type": "http", "scheme": "bearer"}})
     return Door("router", _PREFIXES, app, answer, bearer_key, _MOST_BYTES)
 
@@ -50,23 +50,6 @@ def door(engine: Engine) -> Door:
 def bearer_key(headers: Headers) -> str | None:
     """The key as OpenAI clients send it."""
     return bearer(headers)
-
-
-async def _body(request: Request) -> tuple[bytes, Object]:
-    raw = await request.body()
-    found = strict_json.read(raw) if raw else None
-    if not isinstance(found, dict):
-        raise Invalid("The body must be a JSON object.")
-    return raw, cast("Object", found)
-
-
-Sent = Annotated[tuple[bytes, Object], Depends(_body)]
-
-
-def takes(**properties: Object) -> Object:
-    """The part of the OpenAPI document that says what a route reads of a body it passes on."""
-    schema = {"type": "object", "properties": properties, "additionalProperties": True}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 @router.post(

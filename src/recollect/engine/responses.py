@@ -1,0 +1,75 @@
+"""Responses that a later request continues: kept, found, followed back, deleted."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from recollect.domain import Caller, Right
+from recollect.engine.core import Engine
+from recollect.errors import NotFound
+from recollect.store import responses
+from recollect.store.responses import Response
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What a request goes on from: the messages so far, and the response that ends them."""
+
+    messages: list[Object]
+    previous_id: str | None = None
+
+
+async def continued(
+    engine: Engine,
+    caller: Caller,
+    *,
+    previous_id: str | None,
+    conversation: str | None,
+    subject: str | None,
+) -> Earlier:
+    """What was said before; raise `NotFound` for a response that is not this user's to continue."""
+    if not previous_id and not conversation:
+        return Earlier([])
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        if previous_id:
+            last = await responses.find(db, caller.workspace_id, previous_id)
+            if last is None or not _is_theirs(last, subject):
+                raise NotFound("response")
+        else:
+            last = await responses.newest(db, caller.workspace_id, conversation or "")
+            if last is None:
+                return Earlier([])
+            if not _is_theirs(last, subject):
+                raise NotFound("conversation")
+        messages = await responses.messages_up_to(db, caller.workspace_id, last.id)
+    return Earlier(messages, last.id)
+
+
+def _is_theirs(response: Response, subject: str | None) -> bool:
+    return subject is None or response.subject == subject
+
+
+async def keep_response(engine: Engine, caller: Caller, response: Response) -> None:
+    """Keep a response for whoever goes on from it."""
+    async with engine.writing(caller) as db:
+        await responses.insert(db, caller.workspace_id, response)
+
+
+async def get_response(engine: Engine, caller: Caller, response_id: str) -> Response:
+    """One response."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        found = await responses.find(db, caller.workspace_id, response_id)
+    if found is None:
+        raise NotFound("response")
+    return found
+
+
+async def delete_response(engine: Engine, caller: Caller, response_id: str) -> None:
+    """Remove a response and what it held."""
+    caller.require(Right.DELETE)
+    async with engine.writing(caller) as db:
+        if not await responses.delete(db, caller.workspace_id, response_id):
+            raise NotFound("response")

@@ -1,0 +1,193 @@
+"""`/v1/responses`: the same turns, in their own lifecycle, continued by id."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.doors.router.conftest import Object, Routed
+from tests.support.house import key_for, neighbour
+from tests.support.upstream import Call, Raw, Say, events_of
+
+pytestmark = pytest.mark.anyio
+
+RECALL = "x_recall_memory"
+WEATHER: Object = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
+
+
+async def respond(routed: Routed, given: Any, **options: Any) -> Object:
+    headers = options.pop("headers", {})
+    body = {"model": "m1", "input": given, **options}
+    answer = await routed.http.post("/v1/responses", json=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def stream(routed: Routed, given: Any, **options: Any) -> list[Object]:
+    body = {"model": "m1", "input": given, "stream": True, **options}
+    answer = await routed.http.post("/v1/responses", json=body)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    return [each async for each in events_of(answer)]
+
+
+async def test_a_text_gets_a_message(routed: Routed) -> None:
+    response = await respond(routed, "Hi", instructions="Be kind.", max_output_tokens=9)
+
+    assert response["status"] == "completed"
+    assert response["output"][0]["content"][0]["text"] == "Hello."
+    assert response["usage"]["total_tokens"] == 15
+    sent = routed.last.json
+    assert sent["messages"] == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Hi"},
+    ]
+    assert sent["max_completion_tokens"] == 9
+
+
+async def test_R051_tools_run_in_the_loop_and_are_shown_as_the_servers(routed: Routed) -> None:
+    routed.upstream.script = [
+        Say(None, [Call("x_save_memory", {"content": "The user likes tea."})]),
+        Say(None, [Call(RECALL, {"query": "tea"})]),
+        Say("Noted."),
+    ]
+
+    response = await respond(routed, "I like tea")
+
+    kinds = [(item["type"], item.get("name")) for item in response["output"]]
+    assert kinds == [("mcp_call", "x_save_memory"), ("mcp_call", RECALL), ("message", None)]
+    assert response["output"][0]["output"].startswith("Saved as mem_")
+    assert response["usage"]["input_tokens"] == 30
+
+
+async def test_R042_the_stream_is_one_clean_lifecycle(routed: Routed) -> None:
+    routed.upstream.script = [
+        Say("Let me see.", [Call(RECALL, {"query": "A"})]),
+        Say("Nothing.", [Call("get_weather", {"city": "Oslo"}, "call_w")]),
+    ]
+
+    shown = await stream(routed, "Weather?", tools=[WEATHER])
+
+    assert [each["sequence_number"] for each in shown] == list(range(len(shown)))
+    assert [each["type"] for each in shown[:2]] == ["response.created", "response.in_progress"]
+    assert shown[-1]["type"] == "response.completed"
+    added = [each for each in shown if each["type"] == "response.output_item.added"]
+    done = [each for each in shown if each["type"] == "response.output_item.done"]
+    assert [each["output_index"] for each in added] == [0, 1, 2, 3]
+    assert sorted(each["output_index"] for each in done) == [0, 1, 2, 3]
+    final = shown[-1]["response"]
+    assert [item["type"] for item in final["output"]] == [
+        "message", "mcp_call", "message", "function_call",
+    ]  # fmt: skip
+    assert final["output"][3]["call_id"] == "call_w"
+    assert json.loads(final["output"][3]["arguments"]) == {"city": "Oslo"}
+    assert {item["id"] for item in final["output"]} == {each["item"]["id"] for each in added}
+    assert not any("x_memory" in each["type"] for each in shown)
+
+
+async def test_a_response_is_continued_by_its_id(routed: Routed) -> None:
+    first = await respond(routed, "My name is Ada.")
+    second = await respond(routed, "Who am I?", previous_response_id=first["id"])
+    await respond(routed, "Sure?", previous_response_id=second["id"])
+
+    said = [each["content"] for each in routed.last.json["messages"]]
+    assert said == ["My name is Ada.", "Hello.", "Who am I?", "Hello.", "Sure?"]
+
+
+async def test_a_conversation_goes_on_by_its_name(routed: Routed) -> None:
+    await respond(routed, "One.", conversation="conv_1")
+    await respond(routed, "Two.", conversation={"id": "conv_1"})
+
+    assert [each["content"] for each in routed.last.json["messages"]] == ["One.", "Hello.", "Two."]
+
+
+async def test_items_sent_back_are_calls_and_results(routed: Routed) -> None:
+    await respond(
+        routed,
+        [
+            {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+            {"type": "mcp_call", "id": "mcp_1", "name": RECALL, "arguments": "{}", "output": "A"},
+            {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c1", "output": "Rain"},
+        ],
+        tools=[WEATHER],
+    )
+
+    roles = [each["role"] for each in routed.last.json["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "tool"]
+
+
+async def test_a_response_is_kept_read_and_removed(routed: Routed) -> None:
+    kept = await respond(routed, "Hi")
+    address = f"/v1/responses/{kept['id']}"
+
+    assert (await routed.http.get(address)).json() == kept
+    listed = (await routed.http.get(f"{address}/input_items")).json()
+    assert listed["data"][0]["content"] == "Hi"
+    assert (await routed.http.delete(address)).json()["deleted"] is True
+    gone = await routed.http.get(address)
+    assert gone.status_code == 404
+    assert gone.json()["error"]["code"] == "response_not_found"
+
+
+@pytest.mark.parametrize("options", [{"store": False}, {"headers": {"X-Recollect-Memory": "off"}}])
+async def test_what_shall_not_be_kept_is_not(routed: Routed, options: Object) -> None:
+    response = await respond(routed, "Hi", **options)
+
+    assert (await routed.http.get(f"/v1/responses/{response['id']}")).status_code == 404
+
+
+async def test_nobody_continues_what_is_not_theirs(routed: Routed) -> None:
+    kept = await respond(routed, "Hi", user="ana")
+    stranger = await neighbour(routed.engine, routed.caller)
+    key = await key_for(routed.engine, stranger.workspace_id)
+    foreign = {"Authorization": f"Bearer {key}"}
+    body = {"model": "m1", "input": "And?", "previous_response_id": kept["id"]}
+
+    answers = [
+        await routed.http.post("/v1/responses", json=body, headers=foreign),
+        await routed.http.get(f"/v1/responses/{kept['id']}", headers=foreign),
+        await routed.http.get(f"/v1/responses/{kept['id']}/input_items", headers=foreign),
+        await routed.http.delete(f"/v1/responses/{kept['id']}", headers=foreign),
+        await routed.http.post("/v1/responses", json={**body, "user": "ben"}),
+    ]
+
+    assert [each.status_code for each in answers] == [404] * 5
+    assert len(routed.upstream.asked) == 1
+
+
+async def test_a_stream_that_breaks_fails_in_its_own_words(routed: Routed) -> None:
+    routed.upstream.script = [Raw(Say("One two.").events("m1", with_usage=False)[:2], breaks=True)]
+
+    shown = await stream(routed, "Hi")
+
+    assert shown[-1]["type"] == "response.failed"
+    assert shown[-1]["response"]["error"]["code"] == "server_error"
+
+
+async def test_an_answer_cut_off_is_incomplete(routed: Routed) -> None:
+    routed.upstream.script = [Say("One", finish="length")]
+
+    response = await respond(routed, "Hi")
+
+    assert response["status"] == "incomplete"
+    assert response["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"input": 5},
+        {"input": ["x"]},
+        {"input": [{"type": "item_reference", "id": "x"}]},
+        {"input": "Hi", "tools": [{"type": "web_search"}]},
+        {"input": "Hi", "background": True},
+        {"input": "Hi", "previous_response_id": 5},
+        {"input": "Hi", "previous_response_id": "a", "conversation": "b"},
+    ],
+)
+async def test_what_cannot_be_passed_on_is_refused(routed: Routed, body: Object) -> None:
+    answer = await routed.http.post("/v1/responses", json={"model": "m1", **body})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "invalid_request"
