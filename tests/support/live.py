@@ -5,13 +5,14 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
 
 from recollect.engine.core import Clock
+from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
 from tests.support.house import key_for, new_caller, open_house, serve
 
@@ -78,7 +79,11 @@ async def _listening(
         listener.bind(("127.0.0.1", 0))
         listener.listen()  # from here on connections queue, so nobody waits for the start
         port = listener.getsockname()[1]
-        async with open_house(database_url, embedders, now) as engine:
+        chats: Chats = settings.pop("chats", None) or Chats()
+        async with (
+            open_house(database_url, embedders, now, chats=chats) as engine,
+            aclosing(chats),
+        ):
             caller = await new_caller(engine)
             key = await key_for(engine, caller.workspace_id)
             config = uvicorn.Config(

@@ -30,6 +30,7 @@ SUMMARIES = {
     "move": "move everything to an external PostgreSQL",
     "migrate": "bring the database to this release's schema",
     "jobs": "show background jobs and retry buried ones",
+    "learn": "see what would be learnt, decide what waits, read the bill",
     "reembed": "move every memory to the configured embedding model",
     "segment": "cut a chat into memories anew, or show where and why",
     "version": "print the version",
