@@ -1,0 +1,21 @@
+"""`recollect learn`: what would be learnt, what waits, what it cost."""
+
+from pathlib import Path
+
+from cli_support import recollect
+
+
+def test_waiting_and_the_bill_of_a_quiet_house_are_empty(restored: Path) -> None:
+    for verb in ("waiting", "bill"):
+        shown = recollect("learn", verb, "--data-dir", str(restored))
+
+        assert (shown.code, shown.out) == (0, "")
+
+
+def test_what_does_not_wait_cannot_be_decided(restored: Path) -> None:
+    shown = recollect(
+        "learn", "accept", "0197c0de-7a4b-7c1e-9d2f-3b6a5e8f1c20", "--data-dir", str(restored)
+    )
+
+    assert shown.code == 1
+    assert "Nothing of that id waits" in shown.err
