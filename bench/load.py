@@ -16,26 +16,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import uvloop
 
-from bench import house, table
+from bench import house, settle, table
 from bench.cells import Cell, Ours, measure, overhead
 from bench.floor import Floor, connect
 from bench.house import Server
 from bench.seed import Tenant, fill
 from bench.table import Room
-from bench.visitor import visit
 from recollect.embedded import Attached, attach
 from recollect.engine.core import Engine
-from recollect.engine.keys import create_key
 from recollect.models.embed import Purpose
-from recollect.store import identity
 
 _STARTS = 3
-_QUIET_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,57 +95,13 @@ async def _furnish(data_dir: Path, size: int, workspaces: int) -> None:
     try:
         with await asyncio.to_thread(attach, data_dir) as attached:
             async with house.engine(attached) as engine:
-                if await _count(attached.admin_url) >= size:
+                if await settle.count(attached.admin_url) >= size:
                     return
-                tenants = await _settle(engine, server.port, workspaces)
+                tenants = await settle.settle(engine, server.port, workspaces)
                 embedder = engine.embedders.configured(None)
                 await fill(attached.admin_url, tenants, size - workspaces, embedder)
     finally:
         await house.stop(server)
-
-
-async def _settle(engine: Engine, port: int, workspaces: int) -> list[Tenant]:
-    """Workspaces with one real memory each, so that the server itself opens their vector space."""
-    async with engine.pool.everywhere() as db:
-        [default] = await identity.find_workspace(db, None)
-        for number in range(1, workspaces):
-            await identity.add_workspace(db, default.org_id, f"workspace {number}")
-    visitor = await visit(port)
-    for key in await _keys(engine):
-        status, answer = await visitor.ask(
-            "POST", "/v1/memories", key=key, body={"content": "Ada takes her tea without milk."}
-        )
-        assert status == 201, answer
-    visitor.close()
-    return await _tenants(engine)
-
-
-async def _keys(engine: Engine) -> list[str]:
-    async with engine.pool.everywhere() as db:
-        found = await identity.workspaces(db)
-    return [(await create_key(engine, workspace=str(each.id))).text for each in found]
-
-
-_TENANTS = """
-    SELECT g.workspace_id, w.org_id, u.id, g.number
-    FROM generation g
-    JOIN workspace w ON w.id = g.workspace_id
-    JOIN app_user u ON u.org_id = w.org_id
-    WHERE g.state = 'serving'
-"""
-
-
-async def _tenants(engine: Engine) -> list[Tenant]:
-    async with engine.pool.everywhere() as db:
-        rows = await (await db.execute(_TENANTS)).fetchall()
-    return [
-        Tenant(workspace_id, org_id, user_id, await _key(engine, workspace_id), number)
-        for workspace_id, org_id, user_id, number in rows
-    ]
-
-
-async def _key(engine: Engine, workspace_id: UUID) -> str:
-    return (await create_key(engine, workspace=str(workspace_id))).text
 
 
 async def _measured(
@@ -160,14 +111,14 @@ async def _measured(
     workspaces: int,
     options: Options,
 ) -> dict[str, Any]:
-    await _quiet(attached.admin_url)
+    await settle.quiet(attached.admin_url)
     idle = house.server_mib(server), house.postgres_mib(attached.data_dir)
     disk = await _disk(attached.admin_url)
-    memories = await _count(attached.admin_url)
+    memories = await settle.count(attached.admin_url)
     print(f"{memories:,} are there, with what earlier runs have saved", flush=True)
     most = max(options.clients)
     async with house.engine(attached) as engine:
-        tenants = await _tenants(engine)
+        tenants = await settle.tenants(engine)
         assert len(tenants) == workspaces
         floor = Floor(engine.embedders.configured(None), await connect(attached.admin_url, most))
         ours = Ours(server.port)
@@ -206,27 +157,6 @@ async def _warm(engine: Engine, ours: Ours, tenants: Sequence[Tenant]) -> None:
     await engine.embedders.configured(None).embed(["Good morning."], Purpose.QUERY)
     for tenant in tenants:
         await ours.search(0, tenant, f"Where does {tenant.id} live?")
-
-
-_OPEN_JOBS = "SELECT count(*) FROM job WHERE status <> 'done'"
-
-
-async def _quiet(url: str) -> None:
-    """Wait until the server has seen to the vectors, as it does after every start."""
-    async with asyncio.timeout(_QUIET_SECONDS):
-        while await _number(url, _OPEN_JOBS):  # noqa: ASYNC110 - another process works on them
-            await asyncio.sleep(0.2)
-
-
-async def _count(url: str) -> int:
-    return await _number(url, "SELECT count(*) FROM memory")
-
-
-async def _number(url: str, query: Any) -> int:
-    async with await psycopg.AsyncConnection.connect(url) as db:
-        row = await (await db.execute(query)).fetchone()
-    assert row
-    return int(row[0])
 
 
 _DISK = """

@@ -271,10 +271,7 @@ class _Quest:
         if self._asked:
             rest = [each.id for each in matches if each.id not in near]
             cosines |= await vectors.cosines(self._db, self._workspace_id, self._asked.point, rest)
-        newest = await memories.newest(
-            self._db, self._caller, limit=_NEWEST, now=self._now, view=self._ask.view
-        )
-        newer = {memory_id: place for place, memory_id in enumerate(newest)}
+        newer = await self._newer(matches)
         return [
             Clue(
                 each.id,
@@ -289,6 +286,15 @@ class _Quest:
             )
             for each in matches
         ]
+
+    async def _newer(self, matches: Sequence[Match]) -> dict[MemoryId, int]:
+        """How many memories are newer than each of the newest; asked only where it counts."""
+        if all(each.thread_id is None and each.speaker is None for each in matches):
+            return {}
+        newest = await memories.newest(
+            self._db, self._caller, limit=_NEWEST, now=self._now, view=self._ask.view
+        )
+        return {memory_id: place for place, memory_id in enumerate(newest)}
 
     def _is_promising(self, clues: Sequence[Clue]) -> bool:
         """Whether anything found is more than what is always nearest."""

@@ -204,7 +204,7 @@ _TYPICAL = """
         WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
             AND v.deleted_at IS NULL
         ORDER BY v.memory_id
-        LIMIT 256
+        LIMIT 128
     ) AS sample
 """
 

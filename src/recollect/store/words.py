@@ -114,12 +114,15 @@ _MATCHED = f"""
         FROM memory_word
         WHERE workspace_id = %(workspace_id)s AND term = ANY(%(read)s)
     ),
+    read AS (
+        SELECT term, count(*) AS memories FROM posting GROUP BY term
+    ),
     counted AS (
-        SELECT asked.term, asked.word, greatest(asked.memories, count(posting.term)) AS memories
+        SELECT asked.term, asked.word,
+            greatest(asked.memories, coalesce(read.memories, 0)) AS memories
         FROM unnest(%(terms)s::text[], %(words)s::integer[], %(counts)s::bigint[])
             AS asked (term, word, memories)
-        LEFT JOIN posting ON posting.term = asked.term
-        GROUP BY asked.term, asked.word, asked.memories
+        LEFT JOIN read ON read.term = asked.term
     ),
     form AS (
         SELECT term, word,
@@ -357,7 +360,7 @@ _ALL = 2**31 - 1
 # How many postings a search reads through: with more, a common word in a large workspace would
 # cost more than it tells. The rarest words are read first and always one; the rest only add to
 # what those have found.
-_READABLE = 20_000
+_READABLE = 5_000
 
 
 async def _asked(
@@ -383,7 +386,7 @@ async def _asked(
         "rest": list(rest),
         "phrases": [containing_pattern(phrase) for phrase in phrases],
         **matching(wanted),
-        "looked_up": _ALL if is_narrowed else limit * 4 + 100,
+        "looked_up": _ALL if is_narrowed else limit + 100,
         "limit": limit,
         **visible_to(caller, now, view),
     }

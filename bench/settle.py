@@ -1,0 +1,92 @@
+"""Workspaces to fill and to ask, and waiting until the server has seen to them."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from bench.seed import Tenant
+from bench.visitor import visit
+from recollect.engine.core import Engine
+from recollect.engine.counting import plan_counts
+from recollect.engine.indexing import plan_indexes
+from recollect.engine.keys import create_key
+from recollect.store import identity
+
+# An index over a million vectors takes a quarter of an hour.
+_QUIET_SECONDS = 3_600
+
+
+async def settle(engine: Engine, port: int, workspaces: int) -> list[Tenant]:
+    """Workspaces with one real memory each, so that the server itself opens their vector space."""
+    async with engine.pool.everywhere() as db:
+        [default] = await identity.find_workspace(db, None)
+        for number in range(1, workspaces):
+            await identity.add_workspace(db, default.org_id, f"workspace {number}")
+    visitor = await visit(port)
+    for key in await _keys(engine):
+        status, answer = await visitor.ask(
+            "POST", "/v1/memories", key=key, body={"content": "Ada takes her tea without milk."}
+        )
+        assert status == 201, answer
+    visitor.close()
+    return await tenants(engine)
+
+
+async def _keys(engine: Engine) -> list[str]:
+    async with engine.pool.everywhere() as db:
+        found = await identity.workspaces(db)
+    return [(await create_key(engine, workspace=str(each.id))).text for each in found]
+
+
+_TENANTS = """
+    SELECT g.workspace_id, w.org_id, u.id, g.number
+    FROM generation g
+    JOIN workspace w ON w.id = g.workspace_id
+    JOIN app_user u ON u.org_id = w.org_id
+    WHERE g.state = 'serving'
+"""
+
+
+async def tenants(engine: Engine) -> list[Tenant]:
+    """Every workspace with a vector space, and a key to it."""
+    async with engine.pool.everywhere() as db:
+        rows = await (await db.execute(_TENANTS)).fetchall()
+    return [
+        Tenant(workspace_id, org_id, user_id, await _key(engine, workspace_id), number)
+        for workspace_id, org_id, user_id, number in rows
+    ]
+
+
+async def _key(engine: Engine, workspace_id: UUID) -> str:
+    return (await create_key(engine, workspace=str(workspace_id))).text
+
+
+_OPEN_JOBS = "SELECT count(*) FROM job WHERE status <> 'done'"
+
+
+async def quiet(url: str) -> None:
+    """Wait until the server has seen to the vectors, as it does after every start."""
+    async with asyncio.timeout(_QUIET_SECONDS):
+        while await _number(url, _OPEN_JOBS):  # noqa: ASYNC110 - another process works on them
+            await asyncio.sleep(0.2)
+
+
+async def count(url: str) -> int:
+    """How many memories there are."""
+    return await _number(url, "SELECT count(*) FROM memory")
+
+
+async def _number(url: str, query: Any) -> int:
+    async with await psycopg.AsyncConnection.connect(url) as db:
+        row = await (await db.execute(query)).fetchone()
+    assert row
+    return int(row[0])
+
+
+async def looked_after(engine: Engine, url: str) -> None:
+    """Have what a worker would find to do in half a minute done now, and wait for the end of it."""
+    await plan_indexes(engine)
+    await plan_counts(engine)
+    await quiet(url)
