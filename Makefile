@@ -8,7 +8,7 @@ RUN := $(UV) run --frozen --no-sync
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve work test quick pgbouncer-test lint types format conformance bench clean
+.PHONY: help setup serve work test quick pgbouncer-test lint types format conformance bench retrieval clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ format: $(READY) ## write the code in the project's style
 
 conformance: $(READY) ## which numbered statements have a passing test
 	$(RUN) python -m tests.conformance $(ARGS)
+
+retrieval: $(READY) ## how well memories are recalled; DATA=folder with the public sets
+	$(RUN) python -m bench.retrieval --data $(DATA) $(ARGS)
 
 bench: $(READY) ## load, latency and floor, over HTTP, in one run
 	$(RUN) python -m bench.load $(ARGS)
