@@ -169,7 +169,7 @@ _BY_INDEX = """
     ORDER BY (embedding::halfvec({dimension})) <=> {vector}::halfvec({dimension})
     LIMIT 10
 """
-_EFFORT = "SET hnsw.ef_search = 200"
+_EFFORT = "SET hnsw.ef_search = 400"  # as the product does for ten
 _INDEX = "SELECT name FROM vector_index WHERE workspace_id = %s AND is_ready"
 
 

@@ -52,7 +52,7 @@ def main() -> None:
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
         f"Python {platform.python_version()}; {options.seconds:g} s a cell and side.\n"
-        "Made-up sentences; seeded vectors lie around the real ones of 256 of them. Saves and\n"
+        "Made-up sentences; seeded vectors lie around the real ones of 1,024 of them. Saves and\n"
         "searches are real, over HTTP, and embed texts never seen before."
     )
     found = uvloop.run(_run(options))

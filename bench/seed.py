@@ -27,9 +27,10 @@ from recollect.models.embed import Embedder, Purpose
 from recollect.store import words
 from recollect.store.pool import Db
 
-# Each vector lies near the real one of some statement. This much noise gives neighbours of one
-# topic a cosine of about 0.6 and strangers what the model itself gives strangers.
-_TOPICS = 256
+# Each vector lies near the real one of some statement, away from it in a direction in which real
+# ones differ: noise of all directions alike is nothing that a model makes, and no index can hold
+# it. This much gives neighbours of one topic a cosine of about 0.6.
+_TOPICS = 1_024
 _NOISE = 0.8
 _BATCH = 1_000
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -170,13 +171,22 @@ async def _batches(
     for start in range(0, count, _BATCH):
         size = min(_BATCH, count - start)
         picked = centres[noise.integers(len(centres), size=size)]
-        away = noise.standard_normal(picked.shape, dtype=np.float32)
+        away = _directions(centres, size, noise) + 0.5 * _directions(centres, size, noise)
         near = picked + _NOISE * away / np.linalg.norm(away, axis=1, keepdims=True)
         units = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
         yield [
             _row(tenants[(start + number) % len(tenants)], next(texts), unit, dice)
             for number, unit in enumerate(units)
         ]
+
+
+def _directions(
+    centres: NDArray[np.float32], size: int, noise: np.random.Generator
+) -> NDArray[np.float32]:
+    """From one real vector to another, so many times."""
+    starts = noise.integers(len(centres), size=size)
+    ends = starts + noise.integers(1, len(centres), size=size)
+    return centres[ends % len(centres)] - centres[starts]
 
 
 def _row(tenant: Tenant, content: str, vector: NDArray[np.float32], dice: random.Random) -> _Row:

@@ -77,7 +77,7 @@ async def partition(db: Db, workspace_id: WorkspaceId) -> str | None:
 _DROP = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {name}")
 _BUILD = sql.SQL(
     "CREATE INDEX CONCURRENTLY {name} ON {table} "
-    "USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops) "
+    "USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops) WITH (ef_construction = 128) "
     "WHERE workspace_id = {workspace_id} AND generation = {generation}"
 )
 # own connection: nobody else uses it, so that what is set may last. Behind a pooler others would.
