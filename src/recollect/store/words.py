@@ -94,9 +94,10 @@ _SPEAKER = re.compile(r"([^:\n]+):\s")
 # BM25 with k1 = 1.2 and b = 0.75, but length counts against a text only beyond 64 terms, and not
 # against the average: a statement is not too long because it has two sentences. The 64 was chosen
 # while looking at LoCoMo, RealMem and LongMemEval.
+# In float8 throughout: a bare 2.2 is numeric, and its arithmetic took most of a search's time.
 _SATURATED = """
-    posting.frequency * 2.2 / (posting.frequency + 1.2 * (
-        0.25 + 0.75 * greatest(1.0, posting.length / 64.0)))
+    posting.frequency * 2.2::float8 / (posting.frequency + 1.2::float8 * (
+        0.25::float8 + 0.75::float8 * greatest(1.0::float8, posting.length / 64.0::float8)))
 """
 
 # The query's words are numbered, and one may have several forms (surface, stem): a word counts
@@ -126,7 +127,8 @@ _MATCHED = f"""
     ),
     form AS (
         SELECT term, word,
-            ln(1 + (greatest(documents, memories) - memories + 0.5) / (memories + 0.5)) AS weight
+            ln(1 + (greatest(documents, memories) - memories + 0.5::float8)
+                / (memories + 0.5::float8)) AS weight
         FROM counted
         CROSS JOIN tally
     ),
