@@ -168,7 +168,16 @@ def test_ordering_loses_and_repeats_nothing(
     )
 
 
-@given(clues, st.floats(0.5, 2), st.floats(0.1, 10))
+# Numbers as models and BM25 make them: with the smallest floats there are, a product is not exact.
+real_clues = clues.filter(
+    lambda found: all(
+        (each.words == 0 or each.words > 1e-6) and (not each.cosine or abs(each.cosine) > 1e-6)
+        for each in found
+    )
+)
+
+
+@given(real_clues, st.floats(0.5, 2), st.floats(0.1, 10))
 def test_the_scale_of_a_model_or_of_bm25_makes_no_difference(
     found: list[Clue], stretch: float, louder: float
 ) -> None:

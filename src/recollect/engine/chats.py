@@ -13,6 +13,8 @@ from recollect.models.chat import Question
 from recollect.store import threads
 
 _MOST_INJECTED = 5
+# Within one chat, whose memories are few and its own; the contract of this door names it.
+_INJECTED_FROM = 0.6
 _MOST_SAID = 20
 
 _MODEL = "modelId"
@@ -94,7 +96,7 @@ async def converse(engine: Engine, caller: Caller, ref: Ref, new: NewMessage) ->
             Recall(
                 query=new.content,
                 limit=_MOST_INJECTED,
-                threshold=engine.injection_floor,
+                threshold=_INJECTED_FROM,
                 thread=here,
             ),
         )
