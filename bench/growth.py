@@ -38,7 +38,8 @@ from recollect.engine.core import Engine
 from recollect.models.embed import Purpose, Vector
 from recollect.store.pool import Db
 
-_WARM = 10
+# Until every connection of the server has its plans.
+_WARM = 100
 
 
 @dataclass(frozen=True, slots=True)

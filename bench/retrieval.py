@@ -38,6 +38,8 @@ from recollect.store import identity
 
 # The most the tool returns: our ranking ends there, the baselines rank everything.
 _DEPTH = 50
+# The longest text the tool takes.
+_MOST_BYTES = 50_000
 # What a model would be handed.
 _USUAL = 10
 
@@ -70,10 +72,8 @@ def main() -> None:
         f"Python {platform.python_version()}"
     )
     judged = uvloop.run(_run(options))
-    told = verdict.table(judged)
-    print(told)
     if options.markdown:
-        options.markdown.write_text(told + "\n")
+        options.markdown.write_text(verdict.table(judged) + "\n")
 
 
 async def _run(options: Options) -> list[Judged]:
@@ -83,11 +83,12 @@ async def _run(options: Options) -> list[Judged]:
     with house.base(options.data_dir) as base:
         server = await house.start(base / "retrieval")
         try:
-            return [
-                judged
-                for each in chosen
-                for judged in await _judge(each, server, with_channels=not options.without_channels)
-            ]
+            judged: list[Judged] = []
+            for each in chosen:
+                found = await _judge(each, server, with_channels=not options.without_channels)
+                print(verdict.table(found), flush=True)
+                judged += found
+            return judged
         finally:
             await house.stop(server)
 
@@ -163,12 +164,17 @@ async def _asked(
 
 
 async def _save(visitor: Visitor, key: str, unit: Unit, *, with_channels: bool) -> UUID:
-    body = {"content": unit.content}
+    body = {"content": _cut(unit.content)}
     if with_channels:
         body["channel_id"] = unit.session
     status, answer = await visitor.ask("POST", "/v1/tools/memory_save", key=key, body=body)
     assert status == 200, answer
     return UUID(json.loads(answer)["memory_id"])
+
+
+def _cut(content: str) -> str:
+    """As much of it as the tool takes; one turn of RealMem is longer."""
+    return content.encode()[:_MOST_BYTES].decode(errors="ignore")
 
 
 async def _recall(visitor: Visitor, scope: Scope, question: Question) -> Answer:

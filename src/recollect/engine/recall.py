@@ -108,10 +108,14 @@ async def _by_meaning(
         if (relevance := asked.embedder.relevance(each.cosine)) >= ask.threshold
     }
     found = await memories.find_all(db, caller, list(relevant), engine.now())
+    cosines = {each.id: each.cosine for each in near}
+    # Of equally near ones the more important comes first, then the newer one.
     return [
-        Hit(found[memory_id], relevance, Means.MEANING)
-        for memory_id, relevance in relevant.items()
-        if memory_id in found
+        Hit(memory, relevant[memory.id], Means.MEANING)
+        for memory in sorted(
+            found.values(),
+            key=lambda each: (-cosines[each.id], -each.importance, -each.created_at.timestamp()),
+        )
     ]
 
 

@@ -109,18 +109,10 @@ class Point:
     is_indexed: bool = False
 
 
-# The lateral step looks each memory up by its whole key, whatever the planner believes of the size
-# of the table.
 _IN_ORDER = """
     SELECT near.memory_id AS id, 1 - near.distance AS cosine
     FROM near
-    CROSS JOIN LATERAL (
-        SELECT m.importance, m.created_at
-        FROM memory m
-        WHERE m.workspace_id = %(workspace_id)s AND m.id = near.memory_id
-        LIMIT 1
-    ) AS found
-    ORDER BY near.distance, found.importance DESC, found.created_at DESC, near.memory_id
+    ORDER BY near.distance, near.memory_id
 """
 
 # Exact, inside the workspace: left to itself the planner would take a vector index under a filter

@@ -362,7 +362,7 @@ _ALL = 2**31 - 1
 # How many postings a search reads through: with more, a common word in a large workspace would
 # cost more than it tells. The rarest words are read first and always one; the rest only add to
 # what those have found.
-_READABLE = 5_000
+_READABLE = 3_000
 
 
 async def _asked(
