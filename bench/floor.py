@@ -52,9 +52,11 @@ _SAVE = """
         FROM unnest(%(terms)s::text[], %(frequencies)s::integer[]) AS entry (term, frequency)
     )
     INSERT INTO memory_vector (
-        workspace_id, memory_id, generation, content_version, embedding, category, tags, pinned
+        workspace_id, memory_id, generation, content_version, embedding, category, tags, pinned,
+        scope
     ) VALUES (
-        %(workspace_id)s, %(id)s, %(generation)s, 1, %(vector)s, 'general', '{}', false
+        %(workspace_id)s, %(id)s, %(generation)s, 1, %(vector)s, 'general', '{}', false,
+        'workspace'
     )
 """
 

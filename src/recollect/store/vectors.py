@@ -17,12 +17,13 @@ from recollect.store.visible import VISIBLE, visible_to
 
 _COPIED = """
     m.thread_id, m.subject, m.category, m.kind, m.tags, m.pinned, m.expires_at, m.valid_from,
-    m.valid_until, m.deleted_at, m.created_at
+    m.valid_until, m.deleted_at, m.created_at, m.scope, m.user_id, m.project_id, m.agent_id
 """
 _INTO = """
     INSERT INTO memory_vector (
         workspace_id, memory_id, generation, content_version, embedding, thread_id, subject,
-        category, kind, tags, pinned, expires_at, valid_from, valid_until, deleted_at, created_at
+        category, kind, tags, pinned, expires_at, valid_from, valid_until, deleted_at, created_at,
+        scope, user_id, project_id, agent_id
     )
 """
 _REPLACE = """
