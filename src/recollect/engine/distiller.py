@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from recollect.engine.extract import main_sentences
+
 # What no one sentence of a memory needs to exceed.
 LONGEST = 2_000
 _LONGEST_SENTENCE = 400
@@ -181,6 +183,23 @@ def distilled(text: str, said_at: datetime, *, speaker: str = "The user") -> lis
         if len(found) == _MOST_CANDIDATES:
             break
     return found
+
+
+# Of what a model made of much, the few sentences that say most.
+_MOST_CONCLUSIONS = 5
+_FEWEST_WORDS = 6
+_OF_THE_MODEL = re.compile(r"\b(?:I|I'm|I'll|I've|me|my|you|your|let's)\b", re.IGNORECASE)
+
+
+def concluded(text: str) -> list[Candidate]:
+    """The outcome of a turn in the model's own main sentences, those that stand alone."""
+    return [
+        Candidate(sentence[:LONGEST], "fact", sentence, None, _brief(sentence))
+        for sentence in main_sentences(text, _MOST_CONCLUSIONS)
+        if len(sentence.split()) >= _FEWEST_WORDS
+        and _stands_alone(sentence)
+        and not _OF_THE_MODEL.search(sentence)
+    ]
 
 
 def _statements(text: str) -> Iterator[str]:

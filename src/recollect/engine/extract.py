@@ -78,6 +78,14 @@ def summary_of(lines: Sequence[Line]) -> str:
     return _written([sentences[number] for number in sorted(taken)])
 
 
+def main_sentences(text: str, most: int) -> list[str]:
+    """The sentences of one text that carry the most of it, in order; no questions among them."""
+    sentences = [each for each in _sentences(0, Line("", text)) if not each.is_question]
+    return (
+        [sentences[number].text for number in sorted(_best(sentences, most))] if sentences else []
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Sentence:
     message: int

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from time import perf_counter
 from typing import Any
@@ -14,7 +14,7 @@ from recollect.engine.builtins import Context
 from recollect.engine.core import Engine
 from recollect.engine.fence import fenced, new_suffix, stable_suffix, unfenced
 from recollect.engine.prompt import text_of, user_places
-from recollect.engine.recall import Recall, recall
+from recollect.engine.recall import Hit, Recall, recall
 from recollect.errors import Unavailable
 from recollect.store import injections, memories
 from recollect.store.injections import Hidden, Injection
@@ -50,6 +50,9 @@ class Remembered:
     hidden: Mapping[str, Hidden] = field(default_factory=dict[str, Hidden])
     # The codes of the memories, those of this turn first.
     codes: Sequence[str] = ()
+    # Found for this turn, best first, and those that stand in every turn.
+    recalled: Sequence[Hit] = ()
+    pinned: Sequence[Memory] = ()
     # Of this turn, to be kept: the next request repeats it.
     injection: Injection | None = None
     took_ms: float = 0.0
@@ -67,15 +70,7 @@ async def remember(
         _log.warning("memory.degraded", why=type(error).__name__)
         found = Remembered(State.DEGRADED)
     took_ms = (perf_counter() - began) * 1000
-    return Remembered(
-        found.state,
-        found.stable,
-        found.blocks,
-        found.hidden,
-        found.codes,
-        found.injection,
-        round(took_ms, 1),
-    )
+    return replace(found, took_ms=round(took_ms, 1))
 
 
 async def _remember(
@@ -101,10 +96,11 @@ async def _remember(
             told |= {each.id for each in shown}
             if shown:
                 blocks[index] = fenced(shown, placed[place].suffix)
-    recalled: list[Memory] = []
+    hits: list[Hit] = []
     injection, is_degraded = None, False
     if now_at is not None:
-        recalled, is_degraded = await _recalled(engine, caller, context, messages[now_at], told)
+        hits, is_degraded = await _recalled(engine, caller, context, messages[now_at], told)
+    recalled = [hit.memory for hit in hits]
     if now_at is not None and recalled:
         injection = _injection(placed.get(places[now_at]), places[now_at], recalled)
         blocks[now_at] = fenced(recalled, injection.suffix)
@@ -115,6 +111,8 @@ async def _remember(
         blocks,
         hidden,
         list(dict.fromkeys(each.code for each in [*recalled, *stable, *earlier])),
+        hits,
+        stable,
         injection,
     )
 
@@ -125,7 +123,7 @@ async def _recalled(
     context: Context,
     message: Message,
     told: set[MemoryId],
-) -> tuple[list[Memory], bool]:
+) -> tuple[list[Hit], bool]:
     """What is new in this turn and relevant to it, best first; and whether meaning was out."""
     query = unfenced(text_of(message.get("content")))[:_LONGEST_QUERY].strip()
     if not query:
@@ -134,7 +132,7 @@ async def _recalled(
         query, limit=_MOST_RECALLED, threshold=engine.injection_floor, wanted=context.visible
     )
     found = await recall(engine, caller, ask)
-    return [hit.memory for hit in found.hits if hit.memory.id not in told], found.is_degraded
+    return [hit for hit in found.hits if hit.memory.id not in told], found.is_degraded
 
 
 def _injection(before: Injection | None, place: bytes, recalled: Sequence[Memory]) -> Injection:

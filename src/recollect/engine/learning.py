@@ -1,8 +1,8 @@
 """Queueing what is to be learnt from, in the transaction of what was said."""
 
 import hashlib
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from recollect.domain import Caller, ThreadId
@@ -15,6 +15,9 @@ from recollect.store.lessons import Lesson
 from recollect.store.pool import Db
 
 DISTIL = NewJob("distil")
+
+# How long somebody may be at a lesson before it is anybody's again: longer than a model thinks.
+HELD = timedelta(minutes=3)
 
 # More than this of one message is a document, and documents are not what somebody said.
 _LONGEST = 20_000
@@ -51,6 +54,7 @@ def lesson_of(caller: Caller, said: Said) -> Lesson:
 
 
 async def learn_from(engine: Engine, db: Db, caller: Caller, lesson: Lesson) -> None:
-    """Queue a lesson and the job that will take it."""
+    """Queue a lesson and the job that will take it, should nobody who holds it do so first."""
     await lessons.add(db, caller.workspace_id, lesson, engine.now())
-    await jobs.enqueue(db, caller.workspace_id, [DISTIL], engine.now())
+    job = replace(DISTIL, run_after=lesson.held_until)
+    await jobs.enqueue(db, caller.workspace_id, [job], engine.now())

@@ -16,14 +16,14 @@ from uuid import uuid4
 
 import structlog
 
-from recollect.domain import Caller, Ref, Right, Thread, parse_ref
-from recollect.engine import builtins
+from recollect.domain import Caller, Message, Ref, Right, Thread, parse_ref
+from recollect.engine import builtins, kinds
 from recollect.engine.builtins import Context
 from recollect.engine.channels import Channel, enter_channel
 from recollect.engine.core import Engine
 from recollect.engine.fence import unfenced
 from recollect.engine.inject import Remembered, State, remember
-from recollect.engine.learning import Said, learn_from, lesson_of
+from recollect.engine.learning import HELD, Said, learn_from, lesson_of
 from recollect.engine.ledger import Entry, close_entry, open_entry
 from recollect.engine.messages import NewMessage, append_within
 from recollect.engine.prompt import composed, text_of, user_places
@@ -33,6 +33,7 @@ from recollect.models import sse
 from recollect.models.chat import CHAT, Answer, NotUnderstood, Route, TooSlow, Usage, usage_of
 from recollect.store import injections
 from recollect.store.injections import Hidden
+from recollect.store.lessons import Lesson
 from recollect.store.pool import Db
 
 Object = dict[str, Any]
@@ -79,6 +80,10 @@ class Ask:
     thread: str | None = None
     subject: str | None = None
     agent: str | None = None
+    # One of `kinds`: what the model says in it is learnt from too.
+    kind: str = "chat"
+    # Whether its sink takes the outcome at once; else the worker does.
+    is_awaited: bool = False
     # Told in another spelling: its sink reads every piece, and shows the calls we run, so that
     # they come back by themselves.
     is_translated: bool = False
@@ -129,6 +134,16 @@ class Sink(Protocol):
     async def finish(self, reason: str, last: Object, usage: Object | None) -> None:
         """The stream ends; `last` is the upstream's own last chunk, `usage` the sum."""
         ...
+
+    async def heard(self, message: Message, remembered: Remembered) -> None:
+        """What the user said is kept in the thread; before anything else, if there is a thread."""
+
+    async def kept(self, message: Message, outcome: Lesson | None) -> None:
+        """What the model said is kept in the thread, at last, whole or as far as it came.
+
+        `outcome` is the lesson of a turn whose outcome is distilled; whoever is told of it here
+        holds it, and may take it with `learn_now`.
+        """
 
 
 async def run_turn(engine: Engine, caller: Caller, ask: Ask, sink: Sink) -> None:
@@ -211,13 +226,14 @@ class _Turn:
                     await injections.put(
                         db, caller.workspace_id, self._remembered.injection, self._engine.now()
                     )
-                if writes:
-                    await self._hear(db, seed)
+                heard = await self._hear(db, seed) if writes else None
         except Unavailable:
             # Whoever chats does not wait for our database to come back.
             _log.warning("turn.unrecorded")
             self._remembered = replace(self._remembered, state=State.DEGRADED)
             return None
+        if heard:
+            await self._sink.heard(heard, self._remembered)
         return entry
 
     def _channel(self) -> Channel | None:
@@ -227,7 +243,7 @@ class _Turn:
         ref = parse_ref(name, "chat_", "sess_", "chat-", "conv_")
         return Channel(name, ref, agent=self._ask.agent)
 
-    async def _hear(self, db: Db, seed: str) -> None:
+    async def _hear(self, db: Db, seed: str) -> Message | None:
         """Keep what the user said, to be learnt from: once, however often the turn is repeated."""
         if self._context.channel:
             self._thread = await enter_channel(
@@ -236,10 +252,9 @@ class _Turn:
             self._context = replace(self._context, thread_id=self._thread.id)
         places = user_places(self._messages, seed)
         if not places or not self._context.said or not _ends_with_user(self._messages):
-            return
+            return None
         key = f"turn {places[max(places)].hex()}"
-        if self._thread:
-            await self._append(db, NewMessage("user", self._context.said, client_id=key))
+        message = await self._append(db, NewMessage("user", self._context.said, client_id=key))
         said = Said(
             self._context.said,
             "turn",
@@ -249,12 +264,15 @@ class _Turn:
             key=key,
         )
         await learn_from(self._engine, db, self._caller, lesson_of(self._caller, said))
+        return message
 
-    async def _append(self, db: Db, message: NewMessage) -> None:
-        if self._thread:
-            kept = replace(message, content=message.content[:MOST_KEPT])
-            ref = Ref(id=self._thread.id)
-            await append_within(self._engine, db, self._caller, ref, [kept])
+    async def _append(self, db: Db, message: NewMessage) -> Message | None:
+        if self._thread is None:
+            return None
+        kept = replace(message, content=message.content[:MOST_KEPT])
+        ref = Ref(id=self._thread.id)
+        [appended] = await append_within(self._engine, db, self._caller, ref, [kept])
+        return appended.message
 
     async def _end(self, entry: Entry | None, *, is_done: bool) -> None:
         if entry is None:
@@ -262,11 +280,39 @@ class _Turn:
         try:
             async with self._engine.writing(self._caller) as db:
                 await close_entry(db, entry, self._usage, is_done=is_done, now=self._engine.now())
-                if self._said.strip():
-                    about = {"model": self._route.model} | ({} if is_done else {"incomplete": True})
-                    await self._append(db, NewMessage("assistant", self._said, metadata=about))
+                message = await self._answered(db, is_done=is_done)
+                outcome = await self._outcome(db) if is_done else None
         except (Unavailable, NotFound):  # or the thread was deleted while the model spoke
             _log.warning("turn.unrecorded")
+            return
+        if message:
+            await self._sink.kept(message, outcome)
+
+    async def _answered(self, db: Db, *, is_done: bool) -> Message | None:
+        if not self._said.strip():
+            return None
+        about = {"model": self._route.model} | ({} if is_done else {"incomplete": True})
+        if self._ask.kind in kinds.INSTRUCTIONS:
+            about["kind"] = self._ask.kind
+        return await self._append(db, NewMessage("assistant", self._said, metadata=about))
+
+    async def _outcome(self, db: Db) -> Lesson | None:
+        """Queue what such a turn has come to; held where somebody waits to take it at once."""
+        if not self._context.learns or not kinds.has_outcome(self._ask.kind, self._said):
+            return None
+        said = Said(
+            self._said,
+            kinds.label(self._ask.kind),
+            self._engine.now(),
+            subject=self._context.subject,
+            thread_id=self._context.thread_id,
+            key=f"outcome {self._context.turn}",
+        )
+        lesson = lesson_of(self._caller, said)
+        if self._ask.is_awaited:
+            lesson = replace(lesson, held_until=self._engine.now() + HELD)
+        await learn_from(self._engine, db, self._caller, lesson)
+        return lesson
 
     async def _rounds(self) -> None:
         body = self._composed()

@@ -26,15 +26,18 @@ class Lesson:
     digest: bytes
     said_at: datetime
     attempts: int = 0
+    # Somebody takes it at once, and nobody else until then.
+    held_until: datetime | None = None
 
 
 _ADD = """
     INSERT INTO lesson (
         workspace_id, id, dedupe_key, source, org_id, user_id, subject, thread_id, text, digest,
-        said_at, state, created_at
+        said_at, state, held_until, created_at
     ) VALUES (
         %(workspace_id)s, %(id)s, %(dedupe_key)s, %(source)s, %(org_id)s, %(user_id)s, %(subject)s,
-        %(thread_id)s, %(text)s, %(digest)s, %(said_at)s, 'pending', %(now)s
+        %(thread_id)s, %(text)s, %(digest)s, %(said_at)s, 'pending', %(held_until)s,
+        %(now)s
     )
     ON CONFLICT (workspace_id, dedupe_key) DO NOTHING
 """
@@ -56,36 +59,54 @@ async def add(db: Db, workspace_id: WorkspaceId, lesson: Lesson, now: datetime) 
             "text": lesson.text,
             "digest": lesson.digest,
             "said_at": lesson.said_at,
+            "held_until": lesson.held_until,
             "now": now,
         },
     )
 
 
 # Counted before it is tried: a lesson that takes the worker down with it is not tried for ever.
+# Held while it is: two workers of one workspace do not both pay for it.
 _NEXT = """
     UPDATE lesson
-    SET attempts = attempts + 1
+    SET attempts = attempts + 1, held_until = %(held_until)s
     WHERE workspace_id = %(workspace_id)s AND id = (
         SELECT waiting.id FROM lesson waiting
         WHERE waiting.workspace_id = %(workspace_id)s AND waiting.state = 'pending'
+            AND (waiting.held_until IS NULL OR waiting.held_until <= %(now)s)
         ORDER BY waiting.created_at, waiting.id
         LIMIT 1
         FOR UPDATE SKIP LOCKED
     )
     RETURNING id, dedupe_key, source, org_id, user_id, subject, thread_id, text, digest, said_at,
-        attempts
+        attempts, held_until
 """
 
 
-async def next_pending(db: Db, workspace_id: WorkspaceId) -> Lesson | None:
-    """The oldest lesson that waits, its attempt counted."""
+async def next_pending(
+    db: Db, workspace_id: WorkspaceId, *, now: datetime, held_until: datetime
+) -> Lesson | None:
+    """The oldest lesson that waits, its attempt counted, held for whoever asks."""
+    values = {"workspace_id": workspace_id, "now": now, "held_until": held_until}
     async with db.cursor(row_factory=class_row(Lesson)) as cursor:
-        await cursor.execute(_NEXT, {"workspace_id": workspace_id})
+        await cursor.execute(_NEXT, values)
         return await cursor.fetchone()
 
 
+_HELD = """
+    SELECT min(held_until) FROM lesson
+    WHERE workspace_id = %(workspace_id)s AND state = 'pending'
+"""
+
+
+async def held_until(db: Db, workspace_id: WorkspaceId) -> datetime | None:
+    """When the first lesson that somebody holds is anybody's again; None when none is held."""
+    row = await (await db.execute(_HELD, {"workspace_id": workspace_id})).fetchone()
+    return row[0] if row else None
+
+
 _FORGIVE = """
-    UPDATE lesson SET attempts = attempts - 1
+    UPDATE lesson SET attempts = attempts - 1, held_until = NULL
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND state = 'pending'
 """
 
@@ -219,16 +240,24 @@ _OPEN = """
     JOIN lesson l ON l.workspace_id = c.workspace_id AND l.id = c.lesson_id
     WHERE c.workspace_id = %(workspace_id)s AND c.state = %(state)s
         AND (%(id)s::uuid IS NULL OR c.id = %(id)s)
+        AND (%(lesson_id)s::uuid IS NULL OR c.lesson_id = %(lesson_id)s)
     ORDER BY c.created_at, c.id
     LIMIT %(limit)s
 """
 
 
 async def candidates(
-    db: Db, workspace_id: WorkspaceId, state: str, *, limit: int, only: UUID | None = None
+    db: Db,
+    workspace_id: WorkspaceId,
+    state: str,
+    *,
+    limit: int,
+    only: UUID | None = None,
+    lesson_id: UUID | None = None,
 ) -> list[Candidate]:
-    """Candidates in a state, oldest first."""
+    """Candidates in a state, oldest first; all of them, one, or those of one lesson."""
     values = {"workspace_id": workspace_id, "state": state, "limit": limit, "id": only}
+    values["lesson_id"] = lesson_id
     async with db.cursor(row_factory=class_row(Candidate)) as cursor:
         await cursor.execute(_OPEN, values)
         return await cursor.fetchall()

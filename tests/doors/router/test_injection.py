@@ -318,3 +318,29 @@ async def test_a_thread_keeps_what_was_said_once(routed: Routed) -> None:
         kept = [tuple(row) for row in await cursor.fetchall()]
     assert [row for row in kept if row[0] == "user"] == [("user", "Hi"), ("user", "And now?")]
     assert [row for row in kept if row[0] == "assistant"] == [("assistant", "Hello.")] * 3
+
+
+@pytest.mark.parametrize("route", ["chat", "responses"])
+async def test_R041_R042_R043_programs_learn_of_automatic_rows_by_listing(
+    routed: Routed, route: str
+) -> None:
+    routed.upstream.script = [Say("Oslo has twice as many rainy days as Bergen has dry ones. " * 5)]
+    headers = {"X-Recollect-Kind": "research", "X-Recollect-Thread": "rain"}
+
+    if route == "chat":
+        answer = await routed.chat("Look it up.", stream=True, headers=headers)
+    else:
+        body = {"model": "m1", "input": "Look it up.", "stream": True}
+        answer = await routed.http.post("/v1/responses", json=body, headers=headers)
+    await routed.drain()
+
+    assert "x_memory" not in answer.text
+    listed = (await routed.http.get("/v1/memories")).json()["data"]
+    assert [each["content"][:29] for each in listed] == ["Oslo has twice as many rainy "]
+
+
+async def test_an_unknown_kind_of_turn_is_refused(routed: Routed) -> None:
+    answer = await routed.chat("Hi", headers={"X-Recollect-Kind": "daydream"})
+
+    assert answer.status_code == 400
+    assert "deep_think" in answer.json()["error"]["message"]

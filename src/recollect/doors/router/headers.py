@@ -7,6 +7,7 @@ from typing import Any, cast
 from starlette.datastructures import Headers
 
 from recollect.engine.inject import Remembered, State
+from recollect.engine.kinds import INSTRUCTIONS
 from recollect.engine.turn import Ask, Begun, Mode
 from recollect.errors import Invalid
 
@@ -19,6 +20,7 @@ _UPWARD = {"traceparent", "tracestate", "idempotency-key"}
 _UPWARD_PREFIXES = ("openai-", "x-stainless-")
 _DOWNWARD = {"retry-after", "retry-after-ms", "openai-processing-ms", "openai-model"}
 _MOST_IDS = 20
+_CHAT = "chat"
 
 
 def ask_of(headers: Headers, raw: bytes, body: Object) -> Ask:
@@ -51,6 +53,7 @@ def ask_of(headers: Headers, raw: bytes, body: Object) -> Ask:
         thread=value("thread"),
         subject=value("user") or (user if isinstance(user, str) and user else None),
         agent=value("agent"),
+        kind=_kind(value("kind")),
         headers=_upward(headers),
     )
 
@@ -88,6 +91,14 @@ def _mode(text: str | None) -> Mode:
         raise Invalid(
             "`X-Recollect-Memory` must be on, read, write or off.", field="memory"
         ) from None
+
+
+def _kind(text: str | None) -> str:
+    found = (text or _CHAT).lower()
+    if found != _CHAT and found not in INSTRUCTIONS:
+        names = ", ".join([_CHAT, *INSTRUCTIONS])
+        raise Invalid(f"`X-Recollect-Kind` must be one of {names}.", field="kind")
+    return found
 
 
 def _upward(headers: Mapping[str, str]) -> dict[str, str]:
