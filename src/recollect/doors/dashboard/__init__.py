@@ -1,0 +1,1 @@
+"""The dashboard: the web page and the routes behind it, for people who signed in."""

@@ -1,0 +1,39 @@
+// Keys that work everywhere. Letters never act while somebody types.
+
+import { go } from "./router.js";
+import { showKeys } from "./parts/tour.js";
+import { noted } from "./state.js";
+
+/** @param {EventTarget | null} target */
+export function isTyping(target) {
+  return target instanceof HTMLElement && target.closest("input, textarea, select, [contenteditable]") !== null;
+}
+
+export function listenToKeys() {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (isTyping(event.target) || document.querySelector("dialog[open]") || noted("keys") === "off") return;
+    if (event.key === "/") {
+      event.preventDefault();
+      search();
+    } else if (event.key === "?") {
+      event.preventDefault();
+      showKeys();
+    } else if (event.key === "n") {
+      event.preventDefault();
+      go("#/");
+    } else if (event.key === "m") {
+      document.getElementById("memories-toggle")?.click();
+    }
+  });
+}
+
+function search() {
+  const shown = [...document.querySelectorAll("[data-search]")].find((field) => /** @type {HTMLElement} */ (field).checkVisibility());
+  if (shown instanceof HTMLInputElement) {
+    shown.focus();
+    shown.select();
+  } else {
+    go("#/search");
+  }
+}

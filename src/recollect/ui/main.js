@@ -1,0 +1,79 @@
+// Starts the page: who is here, the rail, then whatever the address names.
+
+import { Away, call } from "./api.js";
+import { h } from "./h.js";
+import { listenToKeys } from "./keys.js";
+import { problem } from "./parts/problem.js";
+import { closeRail, showRail } from "./parts/rail.js";
+import { toast } from "./parts/toasts.js";
+import { greet } from "./parts/tour.js";
+import { PAGES, place } from "./router.js";
+import { hear, noted, state, tell } from "./state.js";
+
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+let leaving = new AbortController();
+let isFirst = true;
+
+async function start() {
+  try {
+    state.me = await call("/chat/api/me");
+  } catch (error) {
+    const starting = new AbortController();
+    main.replaceChildren(problem(/** @type {Error} */ (error), start));
+    if (error instanceof Away) hear("back", () => (starting.abort(), start()), starting.signal);
+    return;
+  }
+  const kept = noted("workspace");
+  const found = state.me.workspaces.find((each) => each.id === kept) ?? state.me.workspaces.find((each) => each.is_default);
+  state.workspace = (found ?? state.me.workspaces[0])?.id ?? "";
+  showRail();
+  listenToKeys();
+  addEventListener("hashchange", show);
+  hear("workspace", show);
+  await show();
+  greet();
+}
+
+async function show() {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  const where = place(location.hash);
+  const wanted = PAGES[where.name];
+  closeRail();
+  tell("place", { name: where.name, id: where.id });
+  name(wanted.title);
+  try {
+    const { page } = await wanted.load();
+    if (signal.aborted) return;
+    await page(main, where, signal);
+  } catch (error) {
+    if (signal.aborted) return;
+    main.replaceChildren(h("div", { class: "page" }, problem(/** @type {Error} */ (error), show)));
+    if (error instanceof Away) hear("back", show, signal);
+  }
+  if (!isFirst && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
+  isFirst = false;
+}
+
+/** @param {string} title */
+function name(title) {
+  document.title = `${title} · Recollect`;
+  /** @type {HTMLElement} */ (document.getElementById("topbar-title")).textContent = title;
+}
+
+hear("title", ({ title }) => name(title));
+hear("away", () => {
+  const banner = /** @type {HTMLElement} */ (document.getElementById("banner"));
+  banner.textContent = "The server cannot be reached. Trying again…";
+  banner.hidden = false;
+});
+hear("back", () => {
+  /** @type {HTMLElement} */ (document.getElementById("banner")).hidden = true;
+  toast("Connected again.");
+});
+document.getElementById("skip")?.addEventListener("click", () => main.focus());
+addEventListener("unhandledrejection", (event) => {
+  if (event.reason?.name === "AbortError") event.preventDefault();
+});
+start();

@@ -1,0 +1,128 @@
+// A chat with a memory one can see.
+
+import { call, Refused } from "../api.js";
+import { cut } from "../format.js";
+import { h } from "../h.js";
+import { composer } from "../parts/composer.js";
+import { empty } from "../parts/empty.js";
+import { memoryPanel } from "../parts/memory-panel.js";
+import { problem } from "../parts/problem.js";
+import { thread } from "../parts/thread.js";
+import { toast } from "../parts/toasts.js";
+import { rename } from "../router.js";
+import { hear, note, state, tell } from "../state.js";
+
+const EXAMPLES = [
+  "Remember that the Lisbon office opens on 12 September",
+  "Remember that I take my tea without milk",
+  "When do we open in Portugal?",
+];
+
+/** @type {import("../router.js").Show} */
+export async function page(main, place, signal) {
+  let chat = place.id;
+  const scroller = h("div", { class: "chat-scroll" });
+  const title = h("input", { class: "chat-title", "aria-label": "Title of this chat", value: "", placeholder: "New chat", disabled: !chat, change: retitle });
+  const { toggle, panel } = memoryPanel(signal);
+  const talk = thread(scroller, signal);
+  const write = composer(chat, ask);
+  const hello = h("div", { class: "hello" });
+  main.replaceChildren(
+    h("div", { class: "chat" },
+      h("section", { class: "chat-main", "aria-label": "Chat" },
+        h("h1", { class: "visually-hidden" }, "Chat"),
+        h("header", { class: "toolbar" }, title, toggle),
+        scroller,
+        h("div", { class: "composer-place" }, write.node)),
+      panel));
+  if (matchMedia("(pointer: fine)").matches) write.field.focus({ preventScroll: true });
+
+  if (chat) await open();
+  else greet();
+
+  async function open() {
+    try {
+      const found = await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { signal });
+      if (found.workspace_id && found.workspace_id !== state.workspace && state.me.workspaces.some(({ id }) => id === found.workspace_id)) {
+        state.workspace = found.workspace_id;
+        note("workspace", state.workspace);
+        tell("workspaces");
+        tell("workspace");
+        return;
+      }
+      name(found.title);
+      await talk.open(chat);
+      hello.remove();
+      if (!talk.messages.children.length) greet();
+      spotlight(place.query.get("message"));
+    } catch (error) {
+      if (signal.aborted) return;
+      const isGone = error instanceof Refused && error.status === 404;
+      scroller.replaceChildren(isGone
+        ? empty("chats", "This chat is not here", "It was deleted, or it belongs to another workspace.", h("a", { class: "button", href: "#/chats" }, "All chats"))
+        : problem(/** @type {Error} */ (error), () => tell("workspace")));
+      hear("back", () => tell("workspace"), signal);
+    }
+  }
+
+  function greet() {
+    hello.replaceChildren(
+      h("h2", {}, "What should be remembered?"),
+      h("p", { class: "soft" }, state.me.models.length > 1 || state.me.default_model !== "recollect-librarian"
+        ? "Whatever you tell it, in this chat or any other, it can recall in all of them."
+        : "The librarian answers here: it keeps what you tell it to remember and quotes it when you ask. Connect a language model in Settings."),
+      h("div", { class: "examples" }, EXAMPLES.map((text) => h("button", { type: "button", class: "example", click: () => write.fill(text) }, text))));
+    scroller.append(hello);
+  }
+
+  /** @param {{ content: string, kind: string, model: string, temporary: boolean }} said */
+  async function ask(said) {
+    write.busy = true;
+    hello.remove();
+    try {
+      if (!chat) await begin(said.content);
+      await talk.run(said, { accepted: () => write.field.value.trim() === said.content && write.sent() });
+      tell("memories");
+    } catch (error) {
+      toast(/** @type {Error} */ (error).message);
+    } finally {
+      write.busy = false;
+    }
+  }
+
+  /** @param {string} content */
+  async function begin(content) {
+    const made = await call("/chat/api/chats", { method: "POST", body: { title: cut(content.replaceAll(/\s+/g, " "), 60), workspace_id: state.workspace } });
+    chat = made.id;
+    talk.named(chat);
+    rename(`#/chat/${chat}`);
+    write.moved(chat);
+    name(made.title);
+    tell("chats");
+    tell("place", { name: "chat", id: chat });
+  }
+
+  /** @param {string} told */
+  function name(told) {
+    title.value = told ?? "";
+    title.disabled = false;
+    tell("title", { title: told || "Chat" });
+  }
+
+  async function retitle() {
+    try {
+      name((await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { method: "PATCH", body: { title: title.value.trim() } })).title);
+      tell("chats");
+    } catch (error) {
+      toast(/** @type {Error} */ (error).message);
+    }
+  }
+
+  /** @param {string | null} id */
+  function spotlight(id) {
+    const message = id && talk.messages.querySelector(`[data-id="${CSS.escape(id)}"]`);
+    if (!message) return;
+    message.scrollIntoView({ block: "center" });
+    message.classList.add("is-spotlit");
+  }
+}

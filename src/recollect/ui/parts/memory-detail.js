@@ -1,0 +1,109 @@
+// All there is to know about one memory: where it came from, what it replaced, what it is tied to.
+
+import { call } from "../api.js";
+import { ago, score } from "../format.js";
+import { h } from "../h.js";
+import { forget, pin } from "../memories.js";
+import { hear, here } from "../state.js";
+import { dialog } from "./dialogs.js";
+import { waiting } from "./empty.js";
+import { editInPlace } from "./memory-row.js";
+import { problem } from "./problem.js";
+import { moment } from "./time.js";
+import { toast } from "./toasts.js";
+
+/** @typedef {import("../types").MemoryDetail} Detail */
+
+const EVENTS = /** @type {Record<string, string>} */ ({
+  "memory.created": "Saved", "memory.updated": "Changed", "memory.deleted": "Forgotten", "memory.restored": "Restored",
+  created: "Saved", updated: "Changed", deleted: "Forgotten", restored: "Restored",
+});
+
+/**
+ * @param {string} id
+ * @param {() => void} [closed]
+ */
+export function openMemory(id, closed) {
+  const leaving = new AbortController();
+  const body = h("div", { class: "detail" }, waiting());
+  const box = dialog("Memory", () => [body], { class: "wide", closed: () => (leaving.abort(), closed?.()) });
+  const show = async () => {
+    try {
+      const memory = await call(here(`/memories/${id}`), { signal: leaving.signal });
+      body.replaceChildren(...detail(memory, () => box.close()));
+    } catch (error) {
+      if (!leaving.signal.aborted) body.replaceChildren(problem(/** @type {Error} */ (error), show));
+    }
+  };
+  hear("memories", (news) => news.changed?.id === id && show(), leaving.signal);
+  show();
+}
+
+/**
+ * @param {Detail} memory
+ * @param {() => void} close
+ */
+function detail(memory, close) {
+  const text = h("p", { class: "detail-text" }, memory.content);
+  const edit = h("button", { type: "button", class: "button", click: () => editInPlace(memory.id, memory.content, text, () => edit.focus()) }, "Edit");
+  return [
+    text,
+    h("div", { class: "row" }, edit,
+      h("button", { type: "button", class: "button", click: () => pin(memory.id, !memory.pinned).catch(say) }, memory.pinned ? "Unpin" : "Pin"),
+      h("button", { type: "button", class: "button quiet-danger", click: () => forget(memory.id, memory.content).then(close, say) }, "Forget")),
+    facts(memory),
+    section("Said in", (memory.messages ?? []).map((message) =>
+      h("blockquote", { class: "said" }, h("p", {}, message.content), h("a", { href: `#/chat/${message.chat_id}?message=${message.id}`, click: close }, "Open the chat")))),
+    section("Replaces", (memory.replaces ?? []).map(other)),
+    section("Replaced by", (memory.replaced_by ?? []).map(other)),
+    section("Tied to", (memory.links ?? []).map((link) =>
+      h("div", { class: "link-row" }, h("span", { class: "chip" }, relation(link)), other(link.memory), h("span", { class: "score" }, score(link.weight))))),
+    section("History", [...(memory.history ?? [])].reverse().map((event) =>
+      h("div", { class: "event" }, h("span", { class: "event-name" }, EVENTS[event.event] ?? event.event), h("span", { class: "soft" }, event.actor), moment(event.at),
+        event.content && event.content !== memory.content && h("p", { class: "soft" }, event.content)))),
+  ].filter((part) => part !== null);
+}
+
+/** @param {import("../types").Link} link */
+function relation(link) {
+  const name = (link.relation || "similar").replaceAll("_", " ");
+  return link.direction === "in" ? `← ${name}` : name;
+}
+
+/** @param {Detail} memory */
+function facts(memory) {
+  const pairs = /** @type {[string, string | Node | null | undefined | false][]} */ ([
+    ["Category", memory.category],
+    ["Source", memory.source_type],
+    ["Saved", moment(memory.created_at)],
+    ["Changed", memory.updated_at && memory.updated_at !== memory.created_at && moment(memory.updated_at)],
+    ["Quote", memory.quote && h("q", {}, memory.quote)],
+    ["Reason", memory.reason],
+    ["Note", memory.source_note],
+    ["Importance", typeof memory.importance === "number" && score(memory.importance)],
+    ["True from", memory.valid_from && ago(memory.valid_from)],
+    ["True until", memory.valid_until && ago(memory.valid_until)],
+    ["Tags", memory.tags?.length ? memory.tags.join(", ") : null],
+    ["Id", h("code", {}, memory.id)],
+  ]);
+  return h("dl", { class: "facts" }, pairs.filter(([, value]) => value).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+/**
+ * @param {string} title
+ * @param {Node[]} parts
+ */
+function section(title, parts) {
+  return parts.length ? h("section", {}, h("h3", {}, title), parts) : null;
+}
+
+/** @param {import("../types").Memory} memory */
+function other(memory) {
+  return h("button", { type: "button", class: "link", click: () => openMemory(memory.id) }, memory.content);
+}
+
+/** @param {Error} error */
+function say(error) {
+  toast(error.message);
+}
+

@@ -1,0 +1,78 @@
+// One message: what was said, Remember this, and what the answer was told from memory.
+
+import { call } from "../api.js";
+import { h } from "../h.js";
+import { icon } from "../icons.js";
+import { fromServer } from "../markup.js";
+import { tell } from "../state.js";
+import { injected } from "./injected.js";
+import { complaint } from "./problem.js";
+import { moment } from "./time.js";
+
+/** @typedef {import("../types").Message} Message */
+
+const HIGHLIGHT_MS = 1600;
+const KINDS = /** @type {Record<string, string>} */ ({ deep_think: "Deep think", research: "Research", compaction: "Compaction" });
+
+/**
+ * @param {Message} message
+ * @param {string} chat
+ */
+export function messageView(message, chat) {
+  const body = h("div", { class: "message-body" });
+  fill(body, message);
+  return h("article", { class: `message from-${message.role}`, "data-id": message.id, "aria-label": message.role === "user" ? "You" : "Answer" },
+    h("header", { class: "message-head" },
+      h("span", { class: "author" }, message.role === "user" ? "You" : "Recollect"),
+      message.kind && KINDS[message.kind] && h("span", { class: "chip" }, KINDS[message.kind]),
+      moment(message.created_at)),
+    body,
+    injected(message.injected ?? []),
+    actions(message, chat));
+}
+
+/**
+ * @param {HTMLElement} body
+ * @param {Message} message
+ */
+function fill(body, message) {
+  if (message.html) {
+    body.classList.add("prose");
+    body.replaceChildren(fromServer(message.html));
+  } else {
+    body.classList.add("plain");
+    body.textContent = message.content;
+  }
+}
+
+/**
+ * @param {Message} message
+ * @param {string} chat
+ */
+function actions(message, chat) {
+  const wrong = h("span", {});
+  const remember = h("button", { type: "button", class: "small-button remember", "aria-pressed": String(Boolean(message.memory_id)), click: keep }, icon("memories"), h("span", {}, "Remember this"));
+  const copy = h("button", { type: "button", class: "small-button", click: copyText }, icon("copy"), h("span", {}, "Copy"));
+
+  async function keep() {
+    wrong.replaceChildren();
+    remember.disabled = true;
+    try {
+      const added = await call(`/chat/api/${encodeURIComponent(chat)}/memory`, { method: "POST", body: { messageId: message.id } });
+      remember.setAttribute("aria-pressed", "true");
+      remember.classList.add("is-remembered");
+      setTimeout(() => remember.classList.remove("is-remembered"), HIGHLIGHT_MS);
+      tell("memories", { added });
+    } catch (error) {
+      wrong.replaceChildren(complaint(/** @type {Error} */ (error)));
+    } finally {
+      remember.disabled = false;
+    }
+  }
+  async function copyText() {
+    await navigator.clipboard.writeText(message.content);
+    copy.classList.add("is-remembered");
+    setTimeout(() => copy.classList.remove("is-remembered"), HIGHLIGHT_MS);
+  }
+  return h("footer", { class: "message-actions" }, remember, copy, wrong);
+}
