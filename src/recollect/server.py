@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from hmac import compare_digest
 from ipaddress import ip_address
 
@@ -14,6 +15,8 @@ from starlette.types import ASGIApp
 
 from recollect.doors import docs
 from recollect.doors.alumia import app as alumia
+from recollect.doors.cookies import Cookies
+from recollect.doors.dashboard import app as dashboard
 from recollect.doors.front import Door, Front, bearer
 from recollect.doors.informer import app as informer
 from recollect.doors.limits import Limiter
@@ -24,12 +27,16 @@ from recollect.doors.tools import app as tools
 from recollect.doors.tools.mcp_http import Mcp
 from recollect.engine.core import Engine
 from recollect.engine.keys import KeyRing
+from recollect.engine.signin import Life, SignIns
 from recollect.health import Health
 from recollect.measure import Measures
 from recollect.settings import Settings
 from recollect.store import identity, jobs
 from recollect.store.listen import listen
 from recollect.worker import Worker, end
+
+# How much faster than a key somebody at the page may ask.
+_PAGE_PACE = 10
 
 
 class Server:
@@ -43,6 +50,7 @@ class Server:
         self.health = Health(engine)
         self.worker = Worker(engine, slots=settings.workers, measures=self.measures)
         self._mcp = Mcp(engine, settings.names)
+        cookies = Cookies(self._sign_ins(settings), is_https=settings.https)
         self.doors: list[Door] = [
             alumia.door(engine),
             statebase.door(engine),
@@ -51,6 +59,7 @@ class Server:
             tools.door(engine),
             agents.door(engine),
             self._mcp.door,
+            dashboard.door(engine, cookies, self._people(settings)),
         ]
         self.app: ASGIApp = Front(
             self.doors,
@@ -59,7 +68,18 @@ class Server:
             ring=self.ring,
             limiter=Limiter(settings.rate_per_minute, settings.rate_burst, engine.now),
             measures=self.measures,
+            proxies=settings.trusted_proxies,
+            is_https=settings.https,
         )
+
+    def _sign_ins(self, settings: Settings) -> SignIns:
+        life = Life(timedelta(hours=settings.session_idle_hours), timedelta(settings.session_days))
+        return SignIns(self._engine.pool, self._engine.now, life)
+
+    def _people(self, settings: Settings) -> Limiter:
+        """A page asks more often than a program: for every letter typed, for every screen."""
+        per_minute = settings.rate_per_minute * _PAGE_PACE
+        return Limiter(per_minute, settings.rate_burst * _PAGE_PACE, self._engine.now)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -90,7 +110,6 @@ class Server:
     def _house(self) -> Starlette:
         """What stands behind no door: nothing here shows anybody's data."""
         routes = [
-            Route("/", docs.welcome),
             Route("/docs", self._docs),
             Route("/docs.css", docs.style),
             Route("/openapi/{door}.json", self._openapi),

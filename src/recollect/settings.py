@@ -129,6 +129,18 @@ class Settings:
     )
     rate_per_minute: int = _setting("Requests a key may make a minute. 0: no limit.", 100)
     rate_burst: int = _setting("Requests a key may make at once.", 200)
+    https: bool = _setting(
+        "Set when a proxy with https stands in front: browsers are then known by the cookie "
+        "`__Host-session`, which they send over https alone.",
+        False,
+    )
+    proxies: str | None = _setting(
+        "Addresses of the proxies in front, separated by commas. From nobody else is "
+        "`X-Forwarded-For` believed.",
+        None,
+    )
+    session_idle_hours: int = _setting("Hours without a word that sign a browser out.", 168)
+    session_days: int = _setting("Days after which a browser must sign in again in any case.", 30)
     workers: int = _setting("Jobs `serve` runs at once in its own process. 0: none.", 2)
     metrics_key: str | None = _setting(
         "Bearer key for `/metrics`. Unset: answered to this machine's own addresses only.", None
@@ -156,6 +168,11 @@ class Settings:
         told = [self.host, *(self.hosts or "").split(",")]
         found = [name.strip() for name in told if name.strip() not in _NO_NAMES]
         return [f"[{name}]" if ":" in name and name[0] != "[" else name for name in found]
+
+    @property
+    def trusted_proxies(self) -> frozenset[str]:
+        """The addresses that may say for whom they ask."""
+        return frozenset(filter(None, map(str.strip, (self.proxies or "").split(","))))
 
     @property
     def embedding_deadline(self) -> timedelta:
@@ -315,6 +332,8 @@ def _check(settings: Settings) -> None:
         raise Invalid("The setting `segment_tie` must be between 0 and 1.")
     if not 0 <= settings.inject_floor <= 1:
         raise Invalid("The setting `inject_floor` must lie between 0 and 1.")
+    if min(settings.session_idle_hours, settings.session_days) < 1:
+        raise Invalid("The settings `session_idle_hours` and `session_days` must be at least 1.")
     for name in (
         "rate_per_minute",
         "rate_burst",

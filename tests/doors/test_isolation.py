@@ -355,7 +355,6 @@ def filled(route: Route) -> str:
 
 async def test_S07_only_what_shows_nobodys_data_is_open(server: Server) -> None:
     open_to_all = {
-        "/": "text/html; charset=utf-8",
         "/docs": "text/html; charset=utf-8",
         "/docs.css": "text/css; charset=utf-8",
         "/openapi/{door}.json": "application/json",

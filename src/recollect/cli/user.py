@@ -23,6 +23,9 @@ def add(commands: Commands) -> None:
         verb.add_argument("--org", help="name or id (default: the only one)")
     create.add_argument("--admin", action="store_true", help="may be in every workspace")
     verbs.add("rename", "Give a user another login.", _rename, "user", "login")
+    verbs.add(
+        "password", "Give a user a new password, shown once; sign them out.", _password, "user"
+    )
     verbs.add("archive", "End all keys of a user; what they remember stays.", _archive, "user")
     verbs.add("restore", "Let an archived user's keys work again.", _restore, "user")
 
@@ -44,6 +47,10 @@ async def _create(engine: Engine, asked: argparse.Namespace) -> str:
 async def _rename(engine: Engine, asked: argparse.Namespace) -> str:
     await tenants.rename_user(engine, asked.user, asked.login)
     return "renamed"
+
+
+async def _password(engine: Engine, asked: argparse.Namespace) -> str:
+    return await tenants.reset_password(engine, asked.user)
 
 
 async def _archive(engine: Engine, asked: argparse.Namespace) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from recollect.doors.front import Door
 
@@ -42,15 +42,6 @@ def openapi(door: Door) -> dict[str, Any]:
 async def style(_: Request) -> Response:
     """How these pages look."""
     return Response(_STYLE, media_type="text/css")
-
-
-async def welcome(_: Request) -> HTMLResponse:
-    """The front page: what this is and where to go."""
-    body = (
-        "<h1>Recollect</h1><p>The long-term memory for every chat and agent a team runs.</p>"
-        '<p><a href="/docs">How to talk to it</a> · <a href="/health">How it is doing</a></p>'
-    )
-    return HTMLResponse(_document("Recollect", body), headers=HEADERS)
 
 
 def page(doors: Sequence[Door]) -> str:

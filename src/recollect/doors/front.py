@@ -8,7 +8,7 @@ behind it cannot forget any of this.
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -49,6 +49,8 @@ class Reply:
     status: int
     body: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    # Instead of the body: HTML.
+    page: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,12 @@ class Door:
     answer: Callable[[Failure | Exception], Reply]
     credential: Callable[[Headers], str | None]
     most_bytes: int = MIB
+    # How it knows its callers, where that is not by a key: by the method and headers of a request.
+    recognise: Callable[[str, Headers], Awaitable[Caller]] | None = None
+    # Addresses that are served to whoever comes, such as those where one signs in.
+    is_open: Callable[[str], bool] = lambda _: False
+    # Its own limit, where a key's does not fit.
+    limiter: Limiter | None = None
     # Addresses to which files are sent: their bodies go to the door as they come, up to a bound.
     uploads: re.Pattern[str] | None = None
     most_upload_bytes: int = 0
@@ -87,6 +95,8 @@ class Front:
         ring: KeyRing,
         limiter: Limiter,
         measures: Measures,
+        proxies: Collection[str] = (),
+        is_https: bool = False,
     ) -> None:
         self._doors = doors
         self._rest = rest
@@ -94,6 +104,8 @@ class Front:
         self._ring = ring
         self._limiter = limiter
         self._measures = measures
+        self._proxies = proxies
+        self._is_https = is_https
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -101,7 +113,7 @@ class Front:
             await self._rest(scope, receive, send)
             return
         door = next((each for each in self._doors if each.serves(scope["path"])), None)
-        visit = _Visit(scope, send)
+        visit = _Visit(scope, send, proxies=self._proxies, is_https=self._is_https)
         structlog.contextvars.bind_contextvars(request=visit.request_id)
         began = perf_counter()
         try:
@@ -148,24 +160,29 @@ class Front:
             _check_format(visit.headers)
             strict_json.read(body)
         token = visit.headers.get("idempotency-key")
-        if token is None or visit.scope["method"] not in _REPEATABLE:
+        if caller is None or token is None or visit.scope["method"] not in _REPEATABLE:
             await _enter(door, visit, caller, _replay(body, receive), visit.send)
         else:
             await self._enter_once(door, visit, caller, body, receive, token)
 
-    async def _recognise(self, door: Door, visit: "_Visit") -> Caller:
-        client = visit.scope.get("client")
-        address = client[0] if client else None
+    async def _recognise(self, door: Door, visit: "_Visit") -> Caller | None:
+        limiter = door.limiter or self._limiter
+        if door.is_open(visit.scope["path"]):
+            visit.charge(limiter, visit.address)
+            return None
         try:
             _check_no_key_in(visit.scope["query_string"])
-            caller = await self._ring.recognise(door.credential(visit.headers))
+            caller = await self._look_at(door, visit)
         except Unauthenticated:
-            visit.allowance = self._limiter.look(address)
-            visit.allowance = self._limiter.take(address)
+            visit.charge(self._limiter, visit.address)
             raise
-        visit.allowance = self._limiter.look(caller.key_id)
-        visit.allowance = self._limiter.take(caller.key_id)
+        visit.charge(limiter, caller.key_id or caller.user_id)
         return caller
+
+    async def _look_at(self, door: Door, visit: "_Visit") -> Caller:
+        if door.recognise:
+            return await door.recognise(visit.scope["method"], visit.headers)
+        return await self._ring.recognise(door.credential(visit.headers))
 
     async def _enter_once(
         self,
@@ -209,12 +226,15 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _enter(door: Door, visit: "_Visit", caller: Caller, receive: Receive, send: Send) -> None:
-    visit.scope["state"] = {**visit.scope.get("state", {}), "caller": caller}
+async def _enter(
+    door: Door, visit: "_Visit", caller: Caller | None, receive: Receive, send: Send
+) -> None:
+    known = {"caller": caller, "address": visit.address}
+    visit.scope["state"] = {**visit.scope.get("state", {}), **known}
     await door.app(visit.scope, receive, send)
 
 
-async def _take_file(door: Door, visit: "_Visit", caller: Caller, receive: Receive) -> None:
+async def _take_file(door: Door, visit: "_Visit", caller: Caller | None, receive: Receive) -> None:
     """Pass a body on as it arrives; one that grows too long is cut off and refused."""
     bounded = _Bounded(receive, visit.send, door.most_upload_bytes)
     try:
@@ -253,9 +273,13 @@ class _Bounded:
 class _Visit:
     """One request on its way: what was sent back so far, and what every answer carries."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(
+        self, scope: Scope, send: Send, *, proxies: Collection[str], is_https: bool
+    ) -> None:
         self.scope = scope
         self.headers = Headers(scope=scope)
+        self.address = _address(scope, self.headers, proxies)
+        self._is_https = is_https
         self.allowance: Allowance | None = None
         self.status = 0
         self._send = send
@@ -267,6 +291,11 @@ class _Visit:
         """The route's template: paths hold ids, which belong in no log and no metric."""
         return str(getattr(self.scope.get("route"), "path", "unrouted"))
 
+    def charge(self, limiter: Limiter, holder: object) -> None:
+        """Count this request against a limit; raise `RateLimited` when there is none left."""
+        self.allowance = limiter.look(holder)
+        self.allowance = limiter.take(holder)
+
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = int(message["status"])  # some hand in an enum
@@ -276,9 +305,10 @@ class _Visit:
     async def reply(self, reply: Reply) -> None:
         if self.status:
             return  # the answer has begun; a second one would only garble it
-        body = json.dumps(reply.body).encode()
-        headers = {"content-type": "application/json", **reply.headers}
-        await self._answer(reply.status, headers, body)
+        text = json.dumps(reply.body) if reply.page is None else reply.page
+        media_type = "application/json" if reply.page is None else "text/html; charset=utf-8"
+        headers = {"content-type": media_type, **reply.headers}
+        await self._answer(reply.status, headers, text.encode())
 
     async def replay(self, answer: Answer) -> None:
         headers = {"idempotent-replayed": "true"}
@@ -297,6 +327,8 @@ class _Visit:
         headers["x-request-id"] = self.request_id
         headers["x-content-type-options"] = "nosniff"
         headers["referrer-policy"] = "no-referrer"
+        if self._is_https:
+            headers["strict-transport-security"] = "max-age=31536000"
         headers.setdefault("cache-control", "no-store")
         if self.allowance:
             headers["x-ratelimit-limit"] = str(self.allowance.limit)
@@ -340,6 +372,19 @@ async def _body(receive: Receive, most: int) -> bytes:
                     return b"".join(parts)
     except TimeoutError:
         raise Invalid("The body did not arrive in time.") from None
+
+
+def _address(scope: Scope, headers: Headers, proxies: Collection[str]) -> str | None:
+    """Where a request comes from. Only a proxy of the operator's is believed that it is another's.
+
+    The last address in its header is the one the proxy saw; those before it anybody can write.
+    """
+    client = scope.get("client")
+    address = client[0] if client else None
+    if address not in proxies:
+        return address
+    told = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+    return told or address
 
 
 def _check_no_key_in(query_string: bytes) -> None:

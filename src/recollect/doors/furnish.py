@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
@@ -43,21 +43,29 @@ class NoRoute(Failure):
 
 
 def furnish(
-    app: FastAPI, engine: Engine, answer: Answer, credentials: Mapping[str, Mapping[str, Any]]
+    app: FastAPI,
+    engine: Engine,
+    answer: Answer,
+    credentials: Mapping[str, Mapping[str, Any]],
+    *,
+    is_repeatable: bool = True,
 ) -> None:
     """Give a door the engine, its own envelope for every error, and an honest OpenAPI document.
 
-    `credentials` are the document's security schemes; any one of them opens the door.
+    `credentials` are the document's security schemes; any one of them opens the door. Requests
+    are repeatable where their callers have keys.
     """
     app.state.engine = engine
 
-    async def failed(request: Request, error: Exception) -> JSONResponse:
+    async def failed(request: Request, error: Exception) -> Response:
         reply = answer(_in_our_words(error, request))
+        if reply.page is not None:
+            return HTMLResponse(reply.page, reply.status, dict(reply.headers))
         return JSONResponse(reply.body, reply.status, dict(reply.headers))
 
     for kind in (Failure, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, failed)
-    app.openapi = lambda: _document(app, credentials)  # pyright: ignore[reportAttributeAccessIssue]
+    app.openapi = lambda: _document(app, credentials, is_repeatable=is_repeatable)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _in_our_words(error: Exception, request: Request) -> Failure | Exception:
@@ -113,7 +121,9 @@ _ONCE = {
 }
 
 
-def _document(app: FastAPI, credentials: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _document(
+    app: FastAPI, credentials: Mapping[str, Mapping[str, Any]], *, is_repeatable: bool
+) -> dict[str, Any]:
     """The generated document, with what the front desk does and without the framework's 422s."""
     if app.openapi_schema:
         return app.openapi_schema
@@ -128,7 +138,7 @@ def _document(app: FastAPI, credentials: Mapping[str, Mapping[str, Any]]) -> dic
         for method, operation in path.items():
             if "HTTPValidationError" in str(operation["responses"].get("422")):
                 del operation["responses"]["422"]
-            if method != "get":
+            if method != "get" and is_repeatable:
                 operation["parameters"] = [*operation.get("parameters", []), _ONCE]
     for unused in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(unused, None)

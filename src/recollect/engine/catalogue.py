@@ -34,13 +34,23 @@ class Embedded:
     vectors: list[list[float]]
 
 
-async def list_models(engine: Engine, caller: Caller) -> list[Model]:
+async def list_models(
+    engine: Engine, caller: Caller, *, patience_seconds: float = _MODELS_SECONDS
+) -> list[Model]:
     """Every model that can be asked for; an upstream that is down has none just now."""
     caller.require(Right.READ)
     upstreams = engine.chats.upstreams
-    listed = await asyncio.gather(*(_listed(name, each) for name, each in upstreams.items()))
+    listed = await asyncio.gather(
+        *(_listed(name, each, patience_seconds) for name, each in upstreams.items())
+    )
     builtin = [Model(name, 0, _OWNER) for name in engine.chats.builtin]
     return [*builtin, *(model for found in listed for model in found)]
+
+
+def default_model(engine: Engine) -> str | None:
+    """The model that answers when nobody names one; None when there is none."""
+    found = engine.chats.find(None)
+    return found.model if found and found.model else None
 
 
 async def find_model(engine: Engine, caller: Caller, name: str) -> Model:
@@ -68,9 +78,9 @@ async def embed(engine: Engine, caller: Caller, texts: Sequence[str]) -> Embedde
     )
 
 
-async def _listed(prefix: str, route: Route) -> list[Model]:
+async def _listed(prefix: str, route: Route, patience_seconds: float) -> list[Model]:
     try:
-        async with asyncio.timeout(_MODELS_SECONDS):
+        async with asyncio.timeout(patience_seconds):
             told = await route.chat.get("/models")
         data = cast("list[Any]", told["data"])
         return [

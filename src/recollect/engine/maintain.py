@@ -6,6 +6,7 @@ from recollect.engine import spaces, wear
 from recollect.engine.core import Engine
 from recollect.engine.counting import plan_counts
 from recollect.engine.indexing import plan_indexes
+from recollect.engine.signin import FORGIVEN
 from recollect.store import (
     assets,
     idempotency,
@@ -14,6 +15,7 @@ from recollect.store import (
     jobs,
     lessons,
     responses,
+    sign_ins,
     threads,
     words,
 )
@@ -37,6 +39,7 @@ async def tidy(engine: Engine) -> None:
         await lessons.sweep(db, now - _TURNS_KEPT, _BATCH)
         await threads.empty_expired(db, now, _BATCH)
         await assets.sweep(db, now)
+        await sign_ins.sweep(db, now=now, tried_before=now - FORGIVEN)
         crowded = await words.crowded_tallies(db)
     await plan_indexes(engine)
     await plan_counts(engine)

@@ -15,7 +15,7 @@ from recollect.domain import AgentId, OrgId, ProjectId, UserId, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.keys import hash_password
 from recollect.errors import Conflict, Invalid, NotFound
-from recollect.store import events, identity, projects
+from recollect.store import events, identity, projects, sign_ins
 from recollect.store.identity import Org, User, Workspace
 from recollect.store.pool import Db
 from recollect.store.projects import Agent, Project
@@ -100,6 +100,17 @@ async def rename_user(engine: Engine, wanted: str, login: str) -> None:
         if await identity.is_login_taken(db, login):
             raise Conflict("Somebody has that login.")
         await identity.rename_user(db, user.id, login)
+
+
+async def reset_password(engine: Engine, wanted: str) -> str:
+    """A new random password for somebody who lost theirs; every browser of theirs is signed out."""
+    password = secrets.token_urlsafe(12)
+    password_hash = await asyncio.to_thread(hash_password, password)
+    async with engine.pool.everywhere() as db:
+        user = await _user(db, None, wanted)
+        await sign_ins.set_password(db, user.id, password_hash)
+        await sign_ins.end_all(db, user.id)
+    return password
 
 
 async def archive_user(engine: Engine, wanted: str, *, is_over: bool) -> None:

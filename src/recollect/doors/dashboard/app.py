@@ -1,0 +1,54 @@
+"""The door of the dashboard: what is open to strangers, and the routes behind the sign-in."""
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+
+from recollect import __version__
+from recollect.doors.cookies import Cookies
+from recollect.doors.dashboard import signin
+from recollect.doors.dashboard.errors import answer
+from recollect.doors.dashboard.page import Page
+from recollect.doors.front import MIB, Door
+from recollect.doors.furnish import furnish
+from recollect.doors.limits import Limiter
+from recollect.engine.core import Engine
+
+PREFIXES = ("/chat/api", "/login", "/logout", "/ui", "/")
+_OPEN = ("/", "/login", "/logout", "/ui")
+
+
+def door(engine: Engine, cookies: Cookies, limiter: Limiter) -> Door:
+    """The door, ready to be hung."""
+    app = FastAPI(
+        title="Recollect: the dashboard",
+        version=__version__,
+        description="The web chat and its memory. Known by the cookie that `POST /login` gives.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        routes=[*Page().routes(), *signin.router.routes],
+    )
+    app.state.cookies = cookies
+    scheme = {"cookie": {"type": "apiKey", "in": "cookie", "name": cookies.name}}
+    furnish(app, engine, answer, scheme, is_repeatable=False)
+    return Door(
+        "dashboard",
+        PREFIXES,
+        app,
+        answer,
+        _no_key,
+        most_bytes=MIB,
+        recognise=cookies.recognise,
+        is_open=_is_open,
+        limiter=limiter,
+    )
+
+
+def _no_key(_: Headers) -> str | None:
+    """No API key opens this door."""
+    return None
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN or path.startswith("/ui/")
