@@ -106,6 +106,8 @@ class Caller:
     thread_id: ThreadId | None = None
     # In a workspace other than its own a caller sees what is its user's, not what is everybody's.
     is_visiting: bool = False
+    # Of an org, not of one workspace of it: it may be in each that its user may enter.
+    is_unbound: bool = False
 
     def require(self, right: Right) -> None:
         """Raise `Denied` unless this caller holds the right."""

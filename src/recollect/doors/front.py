@@ -69,13 +69,17 @@ class Door:
     is_open: Callable[[str], bool] = lambda _: False
     # Its own limit, where a key's does not fit.
     limiter: Limiter | None = None
+    # Further addresses, where a prefix cannot say it.
+    also: re.Pattern[str] | None = None
     # Addresses to which files are sent: their bodies go to the door as they come, up to a bound.
     uploads: re.Pattern[str] | None = None
     most_upload_bytes: int = 0
 
     def serves(self, path: str) -> bool:
         """Whether the path lies behind this door."""
-        return any(path == prefix or path.startswith(prefix + "/") for prefix in self.prefixes)
+        if any(path == prefix or path.startswith(prefix + "/") for prefix in self.prefixes):
+            return True
+        return self.also is not None and bool(self.also.match(path))
 
     def takes_file(self, path: str, headers: Headers) -> bool:
         """Whether this request brings a file to where files are taken."""

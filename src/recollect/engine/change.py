@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from uuid import UUID
 
 from recollect.domain import Caller, Filter, Json, Memory, Ref, Right
 from recollect.engine import spaces
@@ -47,6 +48,8 @@ class ListMemories:
     wanted: Filter
     thread: Ref | None = None
     after: Ref | None = None
+    # Or a place that the caller knows already.
+    beyond: tuple[datetime, UUID] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ async def list_memories(engine: Engine, caller: Caller, ask: ListMemories) -> Pa
     """Live memories, newest first."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
-        after = None
+        after = ask.beyond
         if ask.after:
             after = await memories.place(db, caller, ask.after)
             if after is None:

@@ -112,6 +112,7 @@ def _caller(record: KeyRecord) -> Caller:
         rights=frozenset(Right(right) for right in record.rights),
         key_id=record.id,
         label=record.prefix,
+        is_unbound=record.is_unbound,
     )
 
 

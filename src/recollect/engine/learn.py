@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Protocol, cast
 from uuid import UUID, uuid4
 
@@ -330,11 +331,15 @@ def _save(row: Row, links: Sequence[Link], *, is_auto: bool) -> Save:
     )
 
 
-async def list_waiting(engine: Engine, caller: Caller, *, limit: int) -> list[Row]:
-    """Candidates that wait for somebody's decision, oldest first."""
+async def list_waiting(
+    engine: Engine, caller: Caller, *, limit: int, beyond: tuple[datetime, UUID] | None = None
+) -> list[Row]:
+    """Candidates that wait for somebody's decision, oldest first, from behind a place on."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
-        return await lessons.candidates(db, caller.workspace_id, "pending", limit=limit)
+        return await lessons.candidates(
+            db, caller.workspace_id, "pending", limit=limit, beyond=beyond
+        )
 
 
 async def accept(engine: Engine, caller: Caller, candidate_id: UUID) -> Memory:

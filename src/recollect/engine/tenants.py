@@ -42,6 +42,12 @@ class _Named(Protocol):
 N = TypeVar("N", bound=_Named)
 
 
+def check_name(name: str) -> None:
+    """Raise `Invalid` for a name that nobody can read or type."""
+    if not name.strip() or len(name) > MOST_CHARACTERS or not name.isprintable():
+        raise Invalid(f"A name has 1 to {MOST_CHARACTERS} printable characters.", field="name")
+
+
 async def list_orgs(engine: Engine) -> list[Org]:
     """Every org."""
     async with engine.pool.everywhere() as db:
@@ -50,7 +56,7 @@ async def list_orgs(engine: Engine) -> list[Org]:
 
 async def create_org(engine: Engine, name: str, admin: str) -> tuple[OrgId, NewUser]:
     """An org with its default workspace and its first user."""
-    _check(name)
+    check_name(name)
     async with engine.pool.everywhere() as db:
         org_id = await identity.add_org(db, name)
         user = await _add_user(db, org_id, admin, is_admin=True)
@@ -60,7 +66,7 @@ async def create_org(engine: Engine, name: str, admin: str) -> tuple[OrgId, NewU
 
 async def rename_org(engine: Engine, wanted: str, name: str) -> None:
     """Give an org another name."""
-    _check(name)
+    check_name(name)
     async with engine.pool.everywhere() as db:
         await identity.rename_org(db, (await _org(db, wanted)).id, name)
 
@@ -94,7 +100,7 @@ async def create_user(
 
 async def rename_user(engine: Engine, wanted: str, login: str) -> None:
     """Give a user another login."""
-    _check(login)
+    check_name(login)
     async with engine.pool.everywhere() as db:
         user = await _user(db, None, wanted)
         if await identity.is_login_taken(db, login):
@@ -130,7 +136,7 @@ async def create_workspace(
     engine: Engine, name: str, *, org: str | None, embedder: str | None
 ) -> WorkspaceId:
     """A workspace of an org."""
-    _check(name)
+    check_name(name)
     async with engine.pool.everywhere() as db:
         owner = await _org(db, org)
         if any(
@@ -142,7 +148,7 @@ async def create_workspace(
 
 async def rename_workspace(engine: Engine, wanted: str, name: str) -> None:
     """Give a workspace another name."""
-    _check(name)
+    check_name(name)
     async with engine.pool.everywhere() as db:
         found = await _workspace(db, wanted)
         others = await identity.workspaces(db)
@@ -197,7 +203,7 @@ async def list_projects(
 
 async def create_project(engine: Engine, name: str, *, workspace: str | None) -> ProjectId:
     """A project of a workspace, with nobody in it."""
-    _check(name)
+    check_name(name)
     found = await _workspace_of(engine, workspace)
     async with engine.pool.writing(found.id) as db:
         made = await projects.add_project(db, found.id, name, engine.now())
@@ -209,7 +215,7 @@ async def create_project(engine: Engine, name: str, *, workspace: str | None) ->
 
 async def rename_project(engine: Engine, wanted: str, name: str, *, workspace: str | None) -> None:
     """Give a project another name."""
-    _check(name)
+    check_name(name)
     found = await _workspace_of(engine, workspace)
     async with engine.pool.writing(found.id) as db:
         known = await projects.projects(db, found.id)
@@ -268,7 +274,7 @@ async def create_agent(
     engine: Engine, name: str, *, workspace: str | None, project: str | None
 ) -> AgentId:
     """An agent of a workspace, or of a project in it."""
-    _check(name)
+    check_name(name)
     found = await _workspace_of(engine, workspace)
     async with engine.pool.writing(found.id) as db:
         owner = None
@@ -283,7 +289,7 @@ async def create_agent(
 
 async def rename_agent(engine: Engine, wanted: str, name: str, *, workspace: str | None) -> None:
     """Give an agent another name."""
-    _check(name)
+    check_name(name)
     found = await _workspace_of(engine, workspace)
     async with engine.pool.writing(found.id) as db:
         known = await projects.agents(db, found.id)
@@ -305,13 +311,8 @@ async def archive_agent(
         await _note(engine, db, found.id, action, agent=agent.id)
 
 
-def _check(name: str) -> None:
-    if not name.strip() or len(name) > MOST_CHARACTERS or not name.isprintable():
-        raise Invalid(f"A name has 1 to {MOST_CHARACTERS} printable characters.", field="name")
-
-
 async def _add_user(db: Db, org_id: OrgId, login: str, *, is_admin: bool) -> NewUser:
-    _check(login)
+    check_name(login)
     if await identity.is_login_taken(db, login):
         raise Conflict("Somebody has that login.")
     password = secrets.token_urlsafe(12)

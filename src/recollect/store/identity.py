@@ -43,6 +43,8 @@ class KeyRecord:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    # Where it was looked up with the workspace it is in today: whether that is not its own.
+    is_unbound: bool = False
 
 
 _ANY_ORG = "SELECT EXISTS (SELECT FROM org)"
@@ -190,7 +192,7 @@ _FIND_KEY = """
     SELECT k.id, k.org_id, coalesce(k.workspace_id, home.id) AS workspace_id, k.user_id, k.name,
         k.digest, k.prefix, k.last_four, k.rights, k.created_at, k.expires_at,
         coalesce(k.revoked_at, o.archived_at, u.archived_at, w.archived_at) AS revoked_at,
-        k.last_used_at
+        k.last_used_at, k.workspace_id IS NULL AS is_unbound
     FROM api_key k
     JOIN org o ON o.id = k.org_id
     JOIN app_user u ON u.id = k.user_id
@@ -290,6 +292,70 @@ async def may_enter(db: Db, org_id: OrgId, user_id: UserId, workspace_id: UUID) 
     """Whether a user may make this workspace of the org the active one."""
     values = {"workspace_id": workspace_id, "org_id": org_id, "user_id": user_id}
     row = await (await db.execute(_MAY_ENTER, values)).fetchone()
+    return bool(row and row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A workspace as somebody of its org sees it."""
+
+    id: WorkspaceId
+    name: str
+    is_default: bool
+    created_at: datetime
+
+
+# everywhere: which workspaces a user may enter is asked of all those of their org at once. For a
+# caller who may be in one only, that one.
+_PLACES = """
+    SELECT w.id, w.name, w.is_default, w.created_at
+    FROM workspace w
+    JOIN app_user u ON u.id = %(user_id)s AND u.org_id = w.org_id
+    WHERE w.org_id = %(org_id)s AND w.archived_at IS NULL
+        AND (%(only)s::uuid IS NULL OR w.id = %(only)s)
+        AND (w.id = %(own)s OR u.is_admin OR EXISTS (
+            SELECT FROM workspace_member own
+            WHERE own.workspace_id = w.id AND own.user_id = u.id))
+    ORDER BY w.is_default DESC, w.created_at, w.id
+"""
+
+
+async def places(
+    db: Db,
+    org_id: OrgId,
+    user_id: UserId,
+    *,
+    own: WorkspaceId | None = None,
+    only: UUID | None = None,
+) -> list[Place]:
+    """The workspaces of an org that a user may enter; `own` is theirs whoever is a member."""
+    values = {"org_id": org_id, "user_id": user_id, "own": own, "only": only}
+    async with db.cursor(row_factory=class_row(Place)) as cursor:
+        await cursor.execute(_PLACES, values)
+        return await cursor.fetchall()
+
+
+_ORG_NAME = "SELECT name FROM org WHERE id = %(org_id)s"
+_NAME_TAKEN = """
+    SELECT EXISTS (
+        SELECT FROM workspace WHERE org_id = %(org_id)s AND name = %(name)s AND id <> %(besides)s
+    )
+"""
+# Two who choose the same name at once are told apart.
+_LOCK_NAMES = "SELECT pg_advisory_xact_lock(hashtextextended(%(org_id)s::text || ' names', 0))"
+
+
+async def org_name(db: Db, org_id: OrgId) -> str:
+    """What an org is called."""
+    row = await (await db.execute(_ORG_NAME, {"org_id": org_id})).fetchone()
+    return row[0] if row else ""
+
+
+async def is_name_taken(db: Db, org_id: OrgId, name: str, *, besides: UUID) -> bool:
+    """Whether another workspace of the org has the name; nobody else takes it meanwhile."""
+    await db.execute(_LOCK_NAMES, {"org_id": org_id})
+    values = {"org_id": org_id, "name": name, "besides": besides}
+    row = await (await db.execute(_NAME_TAKEN, values)).fetchone()
     return bool(row and row[0])
 
 

@@ -241,6 +241,8 @@ _OPEN = """
     WHERE c.workspace_id = %(workspace_id)s AND c.state = %(state)s
         AND (%(id)s::uuid IS NULL OR c.id = %(id)s)
         AND (%(lesson_id)s::uuid IS NULL OR c.lesson_id = %(lesson_id)s)
+        AND (%(beyond_at)s::timestamptz IS NULL
+             OR (c.created_at, c.id) > (%(beyond_at)s, %(beyond_id)s::uuid))
     ORDER BY c.created_at, c.id
     LIMIT %(limit)s
 """
@@ -254,10 +256,19 @@ async def candidates(
     limit: int,
     only: UUID | None = None,
     lesson_id: UUID | None = None,
+    beyond: tuple[datetime, UUID] | None = None,
 ) -> list[Candidate]:
     """Candidates in a state, oldest first; all of them, one, or those of one lesson."""
-    values = {"workspace_id": workspace_id, "state": state, "limit": limit, "id": only}
-    values["lesson_id"] = lesson_id
+    beyond_at, beyond_id = beyond or (None, None)
+    values = {
+        "workspace_id": workspace_id,
+        "state": state,
+        "limit": limit,
+        "id": only,
+        "lesson_id": lesson_id,
+        "beyond_at": beyond_at,
+        "beyond_id": beyond_id,
+    }
     async with db.cursor(row_factory=class_row(Candidate)) as cursor:
         await cursor.execute(_OPEN, values)
         return await cursor.fetchall()

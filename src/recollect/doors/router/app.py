@@ -1,6 +1,7 @@
 """`/v1/chat/completions`, `/v1/models`, `/v1/embeddings`: the OpenAI API in front of any model."""
 
 import base64
+import re
 import struct
 from typing import Any, Literal
 
@@ -8,11 +9,12 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect import __version__
 from recollect.doors.front import MIB, Door, bearer
 from recollect.doors.furnish import CallerOf, EngineOf, furnish
-from recollect.doors.router import responses
+from recollect.doors.router import responses, workspaces
 from recollect.doors.router.body import Sent, takes
 from recollect.doors.router.errors import ErrorObject, answer
 from recollect.doors.router.headers import ask_of
@@ -21,9 +23,17 @@ from recollect.doors.values import Body
 from recollect.engine.catalogue import embed, find_model, list_models
 from recollect.engine.core import Engine
 from recollect.engine.turn import run_turn
-from recollect.errors import Invalid
+from recollect.engine.workspaces import is_project
+from recollect.errors import Invalid, NotFound
 
-_PREFIXES = ("/v1/chat", "/v1/responses", "/v1/models", "/v1/embeddings")
+_PREFIXES = ("/v1/chat", "/v1/responses", "/v1/models", "/v1/embeddings", "/v1/workspaces")
+# The same below a project, which is named as the original does; other doors' first words are none.
+_TAKEN = "api|v1|chat|agents|mcp|health|metrics|docs|openapi|ui|login|logout"
+_OF_PROJECT = re.compile(
+    rf"/(?!(?:{_TAKEN})/)([^/]+)(/v1/(?:chat/completions|responses|models|embeddings|workspaces)"
+    r"(?:/.*)?)$",
+    re.DOTALL,
+)
 _MOST_BYTES = 8 * MIB
 _STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 502, 503, 504)
 
@@ -43,8 +53,27 @@ def door(engine: Engine) -> Door:
     )
     app.include_router(router)
     app.include_router(responses.router)
+    app.include_router(workspaces.router)
+    app.add_middleware(_Projects, engine=engine)
     furnish(app, engine, answer, {"bearer": {"type": "http", "scheme": "bearer"}})
-    return Door("router", _PREFIXES, app, answer, bearer_key, _MOST_BYTES)
+    return Door("router", _PREFIXES, app, answer, bearer_key, _MOST_BYTES, also=_OF_PROJECT)
+
+
+class _Projects:
+    """Lets `/{project}/v1/...` mean `/v1/...` to those whose project it is."""
+
+    def __init__(self, app: ASGIApp, engine: Engine) -> None:
+        self._app = app
+        self._engine = engine
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; raise `NotFound` for a project that is not the caller's."""
+        named = _OF_PROJECT.match(scope["path"]) if scope["type"] == "http" else None
+        if named:
+            if not await is_project(self._engine, scope["state"]["caller"], named[1]):
+                raise NotFound("project")
+            scope = {**scope, "path": named[2], "raw_path": named[2].encode()}
+        await self._app(scope, receive, send)
 
 
 def bearer_key(headers: Headers) -> str | None:

@@ -1,0 +1,237 @@
+"""What workspaces and their memories look like here: ids with prefixes, pages with cursors."""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Generic, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from recollect.domain import Caller, Memory, Origin, Ref, WorkspaceId, parse_ref
+from recollect.doors.values import Body, Parameters, iso
+from recollect.engine.learn import Row
+from recollect.engine.recall import Hit
+from recollect.engine.workspaces import Place
+from recollect.errors import Invalid, NotFound
+
+T = TypeVar("T")
+
+USUAL_PAGE, LONGEST_PAGE = 20, 100
+USUAL_FOUND, MOST_FOUND = 10, 50
+MEMORY = "memory"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NewWorkspace(Body):
+    """`POST /v1/workspaces`."""
+
+    name: str
+
+
+class WorkspaceChange(Body):
+    """`PATCH /v1/workspaces/{workspace_id}`; null is unchanged."""
+
+    name: str | None = None
+
+
+class WorkspaceObject(BaseModel):
+    """A workspace: what its chats remember is its own."""
+
+    id: str
+    object: Literal["workspace"] = "workspace"
+    project_id: str
+    name: str
+    is_default: bool
+    created_at: str
+
+
+class NewMemory(Body):
+    """`POST /v1/workspaces/{workspace_id}/memories`."""
+
+    content: str
+    category: str | None = None
+
+
+class MemoryChange(Body):
+    """`PATCH /v1/workspaces/{workspace_id}/memories/{memory_id}`."""
+
+    content: str
+
+
+class MemoryObject(BaseModel):
+    """A memory."""
+
+    id: str
+    object: Literal["memory"] = "memory"
+    content: str
+    summary: str | None
+    category: str | None
+    source_type: str
+    source_chat_id: str | None
+    workspace_id: str
+    created_at: str
+    updated_at: str
+
+
+class PageParameters(Parameters):
+    """Which part of a list."""
+
+    cursor: str | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
+
+
+class Page(BaseModel, Generic[T]):
+    """Some of a list, and how to ask for the rest."""
+
+    items: list[T]
+    next_cursor: str | None = None
+    has_more: bool = False
+
+
+class Search(Body):
+    """`POST /v1/workspaces/{workspace_id}/search`."""
+
+    query: Annotated[str, Field(min_length=1)]
+    types: list[Literal["memory", "document", "artifact"]] | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
+    offset: Annotated[int, Field(ge=0, le=10_000)] = 0
+
+
+class FoundObject(BaseModel):
+    """Something that was found, and how relevant it is."""
+
+    type: str
+    id: str
+    title: str | None
+    content: str
+    score: float
+    source: str | None
+
+
+class PendingObject(BaseModel):
+    """Something learnt that waits for a decision, and why it waits."""
+
+    id: str
+    object: Literal["pending_memory"] = "pending_memory"
+    content: str
+    summary: str | None
+    category: str | None
+    quote: str
+    reason: str | None
+    source_type: str
+    created_at: str
+
+
+def workspace_id(value: UUID) -> str:
+    """A workspace's id as this door writes it."""
+    return f"ws_{value}"
+
+
+def read_workspace_id(text: str) -> UUID:
+    """A workspace's id, with or without its prefix."""
+    return _uuid(text.removeprefix("ws_"), "workspace")
+
+
+def read_pending_id(text: str) -> UUID:
+    """The id of what waits, with or without its prefix."""
+    return _uuid(text.removeprefix("lrn_"), "candidate")
+
+
+def memory_ref(text: str) -> Ref:
+    """A memory's id in any spelling."""
+    ref = parse_ref(text, "mem_", "mem-")
+    if ref is None:
+        raise NotFound("memory")
+    return ref
+
+
+def from_place(place: Place, caller: Caller) -> WorkspaceObject:
+    """A workspace as it is shown."""
+    return WorkspaceObject(
+        id=workspace_id(place.id),
+        project_id=f"proj_{caller.org_id}",
+        name=place.name,
+        is_default=place.is_default,
+        created_at=iso(place.created_at),
+    )
+
+
+def from_memory(memory: Memory) -> MemoryObject:
+    """A memory as it is shown."""
+    return MemoryObject(
+        id=f"mem_{memory.code}",
+        content=memory.content,
+        summary=memory.summary,
+        category=memory.category,
+        source_type=source_type(memory.origin, memory.origin_label),
+        source_chat_id=f"chat_{memory.thread_code}" if memory.thread_code else None,
+        workspace_id=workspace_id(memory.workspace_id),
+        created_at=iso(memory.created_at),
+        updated_at=iso(memory.updated_at),
+    )
+
+
+def source_type(origin: Origin, label: str | None) -> str:
+    """Who put it there: `user`, `model`, or `auto_` and the kind of turn."""
+    if origin is Origin.USER:
+        return "user"
+    return label if label and label.startswith("auto_") else "model"
+
+
+def from_hit(hit: Hit) -> FoundObject:
+    """A memory that was found."""
+    memory = hit.memory
+    return FoundObject(
+        type=MEMORY,
+        id=f"mem_{memory.code}",
+        title=memory.summary,
+        content=memory.content,
+        score=round(max(hit.score, 0.0), 4),
+        source=f"chat_{memory.thread_code}" if memory.thread_code else None,
+    )
+
+
+def from_candidate(candidate: Row) -> PendingObject:
+    """What waits, as it is shown."""
+    is_auto = candidate.source.startswith("auto_")
+    return PendingObject(
+        id=f"lrn_{candidate.id}",
+        content=candidate.content,
+        summary=candidate.summary,
+        category=candidate.category,
+        quote=candidate.quote,
+        reason=candidate.why,
+        source_type=candidate.source if is_auto else "model",
+        created_at=iso(candidate.created_at),
+    )
+
+
+def cursor_at(place: tuple[datetime, UUID], inside: WorkspaceId) -> str:
+    """A cursor behind this place, good in this workspace alone."""
+    micros = (place[0] - _EPOCH) // timedelta(microseconds=1)
+    told = json.dumps([micros, place[1].hex, inside.hex])
+    return urlsafe_b64encode(told.encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str | None, inside: WorkspaceId) -> tuple[datetime, UUID] | None:
+    """The place behind which a page begins; raise `Invalid` for a cursor of another list."""
+    if cursor is None:
+        return None
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        micros, place_id, bound = json.loads(urlsafe_b64decode(padded))
+        place = (_EPOCH + timedelta(microseconds=int(micros)), UUID(hex=place_id))
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        raise Invalid("`cursor` is none of ours.", field="cursor") from None
+    if bound != inside.hex:
+        raise Invalid("`cursor` belongs to another list.", field="cursor")
+    return place
+
+
+def _uuid(text: str, thing: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound(thing) from None

@@ -1,0 +1,364 @@
+"""Workspaces and their memories by bearer key, below the project or not."""
+
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from recollect.domain import Caller, Right
+from recollect.engine.core import Engine
+from recollect.engine.keys import create_key
+from recollect.engine.learning import Said, learn_from, lesson_of
+from recollect.engine.tenants import invite_to_workspace
+from recollect.server import Server
+from recollect.store import identity
+from recollect.worker import Worker
+from tests.support.clock import Clock
+from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.house import key_for, neighbour, new_caller, serve, visit
+
+pytestmark = pytest.mark.anyio
+
+MEMORY = re.compile(r"mem_[A-Za-z0-9]{24}")
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+@pytest.fixture
+async def http(
+    engine: Engine, server: Server, caller: Caller
+) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Somebody with a key of the org."""
+    new = await create_key(engine, workspace=str(caller.workspace_id), is_unbound=True)
+    async with visit(server, Authorization=f"Bearer {new.text}") as found:
+        yield found
+
+
+def home(caller: Caller) -> str:
+    return f"/proj_{caller.org_id}/v1/workspaces/ws_{caller.workspace_id}"
+
+
+def code(answer: httpx2.Response) -> tuple[int, str]:
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return answer.status_code, error["code"]
+
+
+async def test_N16_N17_a_project_has_a_default_workspace_and_each_verb_works(
+    http: httpx2.AsyncClient, caller: Caller
+) -> None:
+    base = f"/proj_{caller.org_id}/v1/workspaces"
+    [default] = (await http.get(base)).json()["items"]
+    assert default["is_default"]
+    assert re.fullmatch(f"ws_{UUID}", default["id"])
+    assert re.fullmatch(f"proj_{UUID}", default["project_id"])
+
+    made = await http.post(base, json={"name": "Research"})
+    assert made.status_code == 201
+    address = f"{base}/{made.json()['id']}"
+    assert (await http.get(address)).json() == made.json()
+    renamed = await http.patch(address, json={"name": "Reading"})
+    assert renamed.json() == {**made.json(), "name": "Reading"}
+    assert (await http.patch(address, json={})).json() == renamed.json()
+    assert [each["name"] for each in (await http.get(base)).json()["items"]] == [
+        default["name"],
+        "Reading",
+    ]
+    assert (await http.delete(address)).status_code == 204
+    assert code(await http.get(address)) == (404, "workspace_not_found")
+    assert (await http.get(base)).json()["items"] == [default]
+    assert code(await http.delete(f"{base}/{default['id']}")) == (400, "invalid_request")
+
+
+async def test_two_workspaces_of_a_name_are_refused(http: httpx2.AsyncClient) -> None:
+    await http.post("/v1/workspaces", json={"name": "Twice"})
+    again = await http.post("/v1/workspaces", json={"name": "Twice"})
+
+    assert code(again) == (409, "conflict")
+    assert again.headers["x-should-retry"] == "false"
+
+
+async def test_R052_a_key_creates_lists_changes_and_deletes_memories(
+    http: httpx2.AsyncClient, caller: Caller
+) -> None:
+    memories = f"{home(caller)}/memories"
+    body = {"content": "Quarterly review meets every Thursday", "category": "fact"}
+
+    made = await http.post(memories, json=body)
+
+    assert made.status_code == 201
+    shown = made.json()
+    assert MEMORY.fullmatch(shown["id"])
+    assert shown | body == shown
+    assert (shown["source_type"], shown["source_chat_id"], shown["summary"]) == ("user", None, None)
+    assert shown["workspace_id"] == f"ws_{caller.workspace_id}"
+    assert (await http.post(memories, json=body)).status_code == 200  # said already
+    assert (await http.get(memories)).json() == {
+        "items": [shown],
+        "next_cursor": None,
+        "has_more": False,
+    }
+    address = f"{memories}/{shown['id']}"
+    changed = await http.patch(address, json={"content": "It meets on Fridays", "category": "x"})
+    assert (changed.json()["content"], changed.json()["category"]) == (
+        "It meets on Fridays",
+        "fact",
+    )
+    assert (await http.get(address)).json() == changed.json()
+    assert (await http.delete(address)).status_code == 204
+    assert (await http.get(memories)).json()["items"] == []
+    assert code(await http.delete(address)) == (404, "memory_not_found")
+    assert code(await http.patch(address, json={"content": "A"})) == (404, "memory_not_found")
+
+
+async def test_a_walk_by_cursor_sees_each_memory_once(
+    http: httpx2.AsyncClient, caller: Caller, clock: Clock
+) -> None:
+    memories = f"{home(caller)}/memories"
+    for number in range(7):
+        await http.post(memories, json={"content": f"Number {number}."})
+        clock.advance(timedelta(seconds=number % 2))  # some at the same time
+
+    seen: list[str] = []
+    cursor: dict[str, Any] = {}
+    while True:
+        page = (await http.get(memories, params={"limit": 3, **cursor})).json()
+        seen += [each["content"] for each in page["items"]]
+        # What is born or forgotten meanwhile moves nothing.
+        await http.post(memories, json={"content": f"Born after {len(seen)}."})
+        await http.delete(f"{memories}/{page['items'][-1]['id']}")
+        if not page["has_more"]:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+
+    assert sorted(seen) == [f"Number {number}." for number in range(7)]
+
+
+async def test_search_is_best_first_and_says_what_each_is(
+    http: httpx2.AsyncClient, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.table = {"tea?": at_cosine(1.0), "Tea.": at_cosine(0.9), "Rain.": at_cosine(0.2)}
+    for text in ("Rain.", "Tea."):
+        await http.post(f"{home(caller)}/memories", json={"content": text})
+
+    found = (await http.post(f"{home(caller)}/search", json={"query": "tea?"})).json()
+    second = await http.post(
+        f"{home(caller)}/search", json={"query": "tea?", "limit": 1, "offset": 1}
+    )
+    none = await http.post(f"{home(caller)}/search", json={"query": "tea?", "types": ["artifact"]})
+
+    assert [(each["type"], each["content"]) for each in found["items"]] == [
+        ("memory", "Tea."),
+        ("memory", "Rain."),
+    ]
+    assert found["items"][0]["score"] == 0.9
+    assert second.json()["items"] == found["items"][1:]
+    assert none.json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("POST", "/memories", {}, (400, "invalid_request")),
+        ("POST", "/memories", {"content": " "}, (400, "invalid_request")),
+        ("POST", "/memories", {"content": 5}, (400, "invalid_request")),
+        ("POST", "/memories", {"content": "é" * 30_000}, (413, "request_too_large")),
+        ("PATCH", "/memories/mem_1", {"content": "A"}, (404, "memory_not_found")),
+        ("GET", "/memories?limit=0", None, (400, "invalid_request")),
+        ("GET", "/memories?cursor=x", None, (400, "invalid_request")),
+        ("POST", "/search", {"query": ""}, (400, "invalid_request")),
+        ("POST", "/search", {"query": "a", "types": ["x"]}, (400, "invalid_request")),
+        ("POST", "/pending/1/accept", None, (404, "candidate_not_found")),
+        ("PATCH", "", {"name": " "}, (400, "invalid_request")),
+        ("PUT", "/memories", {}, (405, "method_not_allowed")),
+        ("GET", "/nothing", None, (404, "not_found")),
+    ],
+)
+async def test_N19_bad_requests_get_the_openai_object(
+    http: httpx2.AsyncClient,
+    caller: Caller,
+    method: str,
+    path: str,
+    body: Any,
+    expected: tuple[int, str],
+) -> None:
+    assert code(await http.request(method, home(caller) + path, json=body)) == expected
+
+
+async def test_N19_bad_json_and_bad_keys_get_it_too(
+    http: httpx2.AsyncClient, server: Server, caller: Caller
+) -> None:
+    headers = {"content-type": "application/json"}
+    bad = await http.post(f"{home(caller)}/memories", content=b"{", headers=headers)
+    assert code(bad) == (400, "json_parse_error")
+    async with visit(server, Authorization="Bearer rk_00000000_wrong") as stranger:
+        assert code(await stranger.get(home(caller))) == (401, "authentication_error")
+
+
+async def test_N24_each_verb_needs_its_right(
+    server: Server, engine: Engine, caller: Caller, http: httpx2.AsyncClient
+) -> None:
+    made = await http.post(f"{home(caller)}/memories", json={"content": "A."})
+    address = f"{home(caller)}/memories/{made.json()['id']}"
+    reader = await create_key(
+        engine, workspace=str(caller.workspace_id), rights=[Right.READ], is_unbound=True
+    )
+    async with visit(server, Authorization=f"Bearer {reader.text}") as reading:
+        for method, path, body in [
+            ("POST", "/v1/workspaces", {"name": "A"}),
+            ("PATCH", home(caller), {"name": "A"}),
+            ("DELETE", home(caller), None),
+            ("POST", f"{home(caller)}/memories", {"content": "A"}),
+            ("PATCH", address, {"content": "B"}),
+            ("DELETE", address, None),
+        ]:
+            answer = await reading.request(method, path, json=body)
+            assert code(answer) == (403, "scope_insufficient"), (method, path)
+        assert (await reading.get(address)).status_code == 200
+
+
+async def test_the_project_is_named_by_id_or_by_its_name(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    async with engine.pool.everywhere() as db:
+        await identity.rename_org(db, caller.org_id, "Ada & Co.")
+    other = await new_caller(engine)
+
+    assert (await http.get("/ada-co/v1/workspaces")).status_code == 200
+    assert (await http.get(f"/{caller.org_id}/v1/models")).status_code == 200
+    assert code(await http.get(f"/proj_{other.org_id}/v1/workspaces")) == (404, "project_not_found")
+    assert code(await http.get("/somebody/v1/models")) == (404, "project_not_found")
+
+
+ROUTES = [
+    ("GET", "", None),
+    ("PATCH", "", {"name": "Taken over"}),
+    ("DELETE", "", None),
+    ("GET", "/memories", None),
+    ("POST", "/memories", {"content": "Left by a stranger."}),
+    ("POST", "/search", {"query": "secret"}),
+    ("GET", "/pending", None),
+    ("POST", "/pending/lrn_{pending}/accept", None),
+    ("POST", "/pending/lrn_{pending}/reject", None),
+    ("GET", "/memories/{memory}", None),
+    ("PATCH", "/memories/{memory}", {"content": "Changed by a stranger."}),
+    ("DELETE", "/memories/{memory}", None),
+]
+
+
+async def furnished(engine: Engine, caller: Caller, http: httpx2.AsyncClient) -> dict[str, str]:
+    """A memory, and something that waits."""
+    made = await http.post(f"{home(caller)}/memories", json={"content": "A secret."})
+    reviewed = replace(engine, is_reviewed=True)
+    async with engine.writing(caller) as db:
+        said = Said("I live in Oslo.", "turn", engine.now())
+        await learn_from(engine, db, caller, lesson_of(caller, said))
+    await Worker(reviewed, slots=1).run_until_empty()
+    [waiting] = (await http.get(f"{home(caller)}/pending")).json()["items"]
+    return {"memory": made.json()["id"], "pending": waiting["id"].removeprefix("lrn_")}
+
+
+@pytest.mark.parametrize("who", ["another org", "a workspace's key", "a member of another"])
+async def test_S41_nobody_reaches_a_workspace_that_is_not_theirs(
+    http: httpx2.AsyncClient, server: Server, engine: Engine, caller: Caller, who: str
+) -> None:
+    things = await furnished(engine, caller, http)
+    if who == "another org":
+        stranger = await new_caller(engine)
+        key = (await create_key(engine, workspace=str(stranger.workspace_id), is_unbound=True)).text
+    elif who == "a workspace's key":
+        stranger = await neighbour(engine, caller)
+        key = await key_for(engine, stranger.workspace_id)
+    else:
+        stranger = await neighbour(engine, caller)
+        async with engine.pool.everywhere() as db:
+            login = f"guest-{stranger.workspace_id}"
+            await identity.add_user(db, caller.org_id, login, password_hash=None, is_admin=False)
+            await identity.set_workspaces(db, caller.org_id, is_on=True)
+        await invite_to_workspace(engine, str(stranger.workspace_id), login)
+        key = (
+            await create_key(
+                engine, workspace=str(stranger.workspace_id), user=login, is_unbound=True
+            )
+        ).text
+    before = [(await http.get(f"{home(caller)}/{each}")).text for each in ("memories", "pending")]
+
+    async with visit(server, Authorization=f"Bearer {key}") as crossing:
+        base = f"/proj_{stranger.org_id}/v1/workspaces"
+        for method, path, body in ROUTES:
+            address = f"{base}/ws_{caller.workspace_id}{path.format(**things)}"
+            answer = await crossing.request(method, address, json=body)
+            assert answer.status_code in {403, 404}, (method, path, answer.text)
+            assert (method, answer.status_code) in {(method, 404), ("DELETE", 403)}
+            # Nor under a workspace of their own.
+            own = f"{base}/ws_{stranger.workspace_id}{path.format(**things)}"
+            if "{" in path:
+                assert (await crossing.request(method, own, json=body)).status_code == 404
+        listed = (await crossing.get(base)).json()["items"]
+        assert [each["id"] for each in listed] == [f"ws_{stranger.workspace_id}"]
+
+    after = [(await http.get(f"{home(caller)}/{each}")).text for each in ("memories", "pending")]
+    assert after == before
+
+
+async def test_a_cursor_is_good_in_its_own_workspace_alone(
+    http: httpx2.AsyncClient, caller: Caller
+) -> None:
+    for text in ("A.", "B."):
+        await http.post(f"{home(caller)}/memories", json={"content": text})
+    page = (await http.get(f"{home(caller)}/memories", params={"limit": 1})).json()
+    other = (await http.post("/v1/workspaces", json={"name": "Other"})).json()["id"]
+
+    answer = await http.get(
+        f"/v1/workspaces/{other}/memories", params={"cursor": page["next_cursor"]}
+    )
+
+    assert code(answer) == (400, "invalid_request")
+
+
+async def test_what_waits_is_accepted_or_rejected(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    things = await furnished(engine, caller, http)
+    pending = f"{home(caller)}/pending"
+    [waiting] = (await http.get(pending)).json()["items"]
+    assert (waiting["quote"], waiting["reason"]) == ("I live in Oslo.", "review")
+
+    kept = await http.post(f"{pending}/{waiting['id']}/accept")
+
+    assert kept.json()["content"] == waiting["content"]
+    assert kept.json()["source_type"] == "model"
+    assert (await http.get(pending)).json()["items"] == []
+    again = await http.post(f"{pending}/{things['pending']}/reject")
+    assert code(again) == (404, "candidate_not_found")
+
+
+async def test_a_repeated_request_is_carried_out_once(
+    http: httpx2.AsyncClient, caller: Caller
+) -> None:
+    headers = {"Idempotency-Key": "once"}
+    body = {"content": "Said once."}
+    first = await http.post(f"{home(caller)}/memories", json=body, headers=headers)
+    second = await http.post(f"{home(caller)}/memories", json=body, headers=headers)
+    assert (second.status_code, second.json()) == (201, first.json())
+
+    other = (await http.post("/v1/workspaces", json={"name": "Elsewhere"})).json()["id"]
+    elsewhere = await http.post(
+        f"/v1/workspaces/{other}/memories", json=body, headers={"Idempotency-Key": "two"}
+    )
+    assert code(elsewhere) == (400, "invalid_request")
+
+
+async def test_workspaces_share_the_doors_of_everybody(engine: Engine, caller: Caller) -> None:
+    """N15: what one door keeps, another lists."""
+    server = serve(engine)
+    key = await key_for(engine, caller.workspace_id)
+    async with visit(server, Authorization=f"Bearer {key}") as both:
+        await both.post("/v1/memories", json={"content": "By another door."})
+
+        [found] = (await both.get(f"{home(caller)}/memories")).json()["items"]
+
+    assert (found["content"], found["source_type"]) == ("By another door.", "user")
