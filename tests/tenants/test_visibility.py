@@ -279,13 +279,15 @@ async def seen_by(engine: Engine, caller: Caller, house: House, way: int) -> set
             case 4:
                 point = Point(1, pseudo_random("anything", DIMENSION))
                 near = await vectors.candidates(db, caller, point, ANY, limit=100, now=now)
+                whole = await vectors.nearest(db, caller, point, ANY, limit=100, now=now)
+                assert {each.memory.id for each in whole} == {each.id for each in near}
                 return {each.id for each in near}
             case 5:
                 matches = await words.search(db, caller, [["same"]], ANY, limit=100, now=now)
                 return {each.id for each in matches}
             case 6:
                 matches = await words.search_around(
-                    db, caller, [["same"]], ANY, every, limit=100, now=now
+                    db, caller, [["same"]], ANY, every, None, limit=100, now=now
                 )
                 return {each.id for each in matches}
             case 7:
@@ -297,7 +299,9 @@ async def seen_by(engine: Engine, caller: Caller, house: House, way: int) -> set
                 assert len(known) <= 1
                 return ends | set(known)
             case _:
-                matches = await words.containing(db, caller, ["same"], ANY, limit=100, now=now)
+                matches = await words.containing(
+                    db, caller, ["same"], ANY, None, limit=100, now=now
+                )
                 return {each.id for each in matches}
 
 

@@ -50,6 +50,12 @@ class Engine:
         """A transaction in which the caller's workspace can be read."""
         return self.pool.reading(caller.workspace_id)
 
+    def searching(
+        self, caller: Caller, *, is_filtered: bool = False
+    ) -> AbstractAsyncContextManager[Db]:
+        """As `reading`; unfiltered, every search has the same plan and is not planned anew."""
+        return self.pool.reading(caller.workspace_id, keeps_plans=not is_filtered)
+
     @asynccontextmanager
     async def writing(self, caller: Caller) -> AsyncGenerator[Db]:
         """A transaction in which the caller's workspace can be changed.

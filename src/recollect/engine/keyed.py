@@ -210,7 +210,7 @@ def _order(each: _Ranked) -> tuple[int, float, bool, float, datetime, str]:
 async def _ranked(engine: Engine, caller: Caller, query: str, limit: int) -> list[_Ranked]:
     now = engine.now()
     asked = await spaces.embed_query(engine, caller.workspace_id, query)
-    async with engine.reading(caller) as db:
+    async with engine.searching(caller) as db:
         matches = await words.search(
             db, caller, query_terms(query).words, ANY, limit=_DEPTH, now=now
         )

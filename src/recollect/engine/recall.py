@@ -59,7 +59,8 @@ async def recall(engine: Engine, caller: Caller, ask: Recall) -> Recalled:
         raise Invalid("`query` must not be empty.", field="query")
     # Before the transaction: no connection is held while a model thinks.
     asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
-    async with engine.reading(caller) as db:
+    is_filtered = ask.thread is not None or not ask.wanted.is_open
+    async with engine.searching(caller, is_filtered=is_filtered) as db:
         wanted = await narrowed(db, caller, ask.wanted, ask.thread)
         if wanted is None:
             return Recalled([], is_degraded=False)
@@ -99,23 +100,11 @@ def within_thread(caller: Caller, wanted: Filter) -> Caller:
 async def _by_meaning(
     engine: Engine, db: Db, caller: Caller, ask: Recall, wanted: Filter, asked: Asked
 ) -> list[Hit]:
-    near = await vectors.candidates(
-        db, caller, asked.point, wanted, limit=ask.limit, now=engine.now()
-    )
-    relevant = {
-        each.id: relevance
+    near = await vectors.nearest(db, caller, asked.point, wanted, limit=ask.limit, now=engine.now())
+    return [
+        Hit(each.memory, relevance, Means.MEANING)
         for each in near
         if (relevance := asked.embedder.relevance(each.cosine)) >= ask.threshold
-    }
-    found = await memories.find_all(db, caller, list(relevant), engine.now())
-    cosines = {each.id: each.cosine for each in near}
-    # Of equally near ones the more important comes first, then the newer one.
-    return [
-        Hit(memory, relevant[memory.id], Means.MEANING)
-        for memory in sorted(
-            found.values(),
-            key=lambda each: (-cosines[each.id], -each.importance, -each.created_at.timestamp()),
-        )
     ]
 
 

@@ -219,7 +219,7 @@ async def _find_twin(
     if same or serving is None or embedded is None or not embedded.belongs_to(serving):
         return same
     embedder = engine.embedders.of(embedded.identity)
-    near = await vectors.candidates(
+    near = await vectors.nearest(
         db,
         caller,
         Point(serving.number, embedded.vector),
@@ -227,14 +227,10 @@ async def _find_twin(
         limit=_TWIN_CANDIDATES,
         now=engine.now(),
     )
-    alike = {each.id: embedder.likeness(each.cosine) for each in near}
-    alike = {memory_id: value for memory_id, value in alike.items() if value >= TWIN_FLOOR}
-    found = await memories.find_all(db, caller, list(alike), engine.now())
-    for memory_id, likeness in alike.items():
-        memory = found.get(memory_id)
-        if memory is None or memory.scope is not ask.scope or memory.subject != subject:
-            continue
-        if is_twin(memory.content, ask.content, likeness):
+    for each in near:
+        memory, likeness = each.memory, embedder.likeness(each.cosine)
+        is_of_same = memory.scope is ask.scope and memory.subject == subject
+        if likeness >= TWIN_FLOOR and is_of_same and is_twin(memory.content, ask.content, likeness):
             return memory
     return None
 

@@ -36,8 +36,8 @@ from recollect.store import links, memories, threads, vectors, words
 from recollect.store.pool import Db
 from recollect.store.words import Match
 
-# How far down each list candidates are taken. On two public sets, 200 found no more.
-_DEPTH = 100
+# How far down each list candidates are taken. On two public sets 100 and 200 found no more.
+_DEPTH = 60
 # Links are followed from the heads of the other two lists: further down, what is found by accident
 # would bring its friends.
 _SEEDS = 10
@@ -147,7 +147,7 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
         raise Invalid("`query` is required in hybrid mode.", field="query")
     # Before the transaction: no connection is held while a model thinks.
     asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
-    async with engine.reading(caller) as db:
+    async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
         quest = _Quest(engine, db, caller, ask, asked)
         lists = await quest.lists()
         best = ordered(fuse(lists.by_source), lists.traits)
@@ -198,9 +198,7 @@ class _Quest:
     async def lists(self) -> _Lists:
         """Candidates by meaning and words, both in the order of the evidence, and by links."""
         self._home = await _home(self._db, self._caller, self._ask.thread)
-        near = await self._near()
-        matches = await self._matches(list(near))
-        clues = await self._clues(near, matches)
+        clues = await self._clues(await self._matches(await self._near()))
         confidence = self._confidence(clues)
         if not self._is_promising(clues):
             return _Lists(confidence=confidence)
@@ -223,9 +221,9 @@ class _Quest:
         await self._follow(lists)
         return lists
 
-    async def _near(self) -> dict[MemoryId, float]:
+    async def _near(self) -> list[MemoryId]:
         if self._asked is None:
-            return {}
+            return []
         found = await vectors.candidates(
             self._db,
             self._caller,
@@ -235,17 +233,19 @@ class _Quest:
             now=self._now,
             view=self._ask.view,
         )
-        return {each.id: each.cosine for each in found}
+        return [each.id for each in found]
 
     async def _matches(self, near: Sequence[MemoryId]) -> list[Match]:
         """The best by words, and those near in meaning with what their words are worth."""
         query = query_terms(self._ask.query)
+        point = self._asked.point if self._asked else None
         found = await words.search_around(
             self._db,
             self._caller,
             query.words,
             self._ask.wanted,
             near,
+            point,
             phrases=query.phrases,
             limit=_DEPTH,
             now=self._now,
@@ -259,6 +259,7 @@ class _Quest:
             self._caller,
             fragments,
             self._ask.wanted,
+            point,
             limit=_DEPTH,
             now=self._now,
             view=self._ask.view,
@@ -266,11 +267,7 @@ class _Quest:
         held = {each.id for each in parts}
         return [*parts, *(each for each in found if each.id not in held)]
 
-    async def _clues(self, near: Mapping[MemoryId, float], matches: Sequence[Match]) -> list[Clue]:
-        cosines = dict(near)
-        if self._asked:
-            rest = [each.id for each in matches if each.id not in near]
-            cosines |= await vectors.cosines(self._db, self._workspace_id, self._asked.point, rest)
+    async def _clues(self, matches: Sequence[Match]) -> list[Clue]:
         newer = await self._newer(matches)
         return [
             Clue(
@@ -278,7 +275,7 @@ class _Quest:
                 self._traits(each),
                 thread_id=each.thread_id,
                 speaker=each.speaker,
-                cosine=cosines.get(each.id),
+                cosine=each.cosine,
                 words=each.score,
                 coverage=each.coverage,
                 has_phrases=each.has_phrases,

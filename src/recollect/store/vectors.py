@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, LiteralString
 
 import numpy as np
 from numpy.typing import NDArray
 from pgvector import HalfVector
 from psycopg import sql
-from psycopg.rows import class_row
+from psycopg.rows import class_row, kwargs_row
 
-from recollect.domain import CURRENT, Caller, Filter, MemoryId, View, WorkspaceId
-from recollect.store.memories import MATCHES, matching
+from recollect.domain import CURRENT, Caller, Filter, Memory, MemoryId, View, WorkspaceId
+from recollect.store.memories import COLUMNS, MATCHES, matching, memory_from_row
 from recollect.store.pool import Db
 from recollect.store.visible import VISIBLE, visible_to
 
@@ -102,6 +103,14 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Near:
+    """A memory near a vector, whole."""
+
+    memory: Memory
+    cosine: float
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """Where to look: a vector, its generation, and whether that has an index in this workspace."""
 
@@ -115,6 +124,14 @@ _IN_ORDER = """
     FROM near
     ORDER BY near.distance, near.memory_id
 """
+# Of equally near ones the more important comes first, then the newer one.
+_WHOLE = f"""
+    SELECT 1 - near.distance AS cosine, {COLUMNS}
+    FROM near
+    JOIN memory m ON m.workspace_id = %(workspace_id)s AND m.id = near.memory_id
+    LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
+    ORDER BY near.distance, m.importance DESC, m.created_at DESC, m.id
+"""
 
 # Exact, inside the workspace: left to itself the planner would take a vector index under a filter
 # and lose nearly every right answer; `+ 0` hides the order from any index. `m` is the row of the
@@ -127,8 +144,8 @@ _SCANNED = f"""
     WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s AND {VISIBLE}
 """
 _FIRST = "ORDER BY distance LIMIT %(limit)s"
-_EXACT = f"WITH near AS ({_SCANNED} {_FIRST}) {_IN_ORDER}"
-_EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST}) {_IN_ORDER}"
+_EXACT = f"WITH near AS ({_SCANNED} {_FIRST})"
+_EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST})"
 
 # By the workspace's own index. Its predicate is proven only by literals, so workspace and
 # generation stand in the text, and so must the dimension. What is not alive is passed over while
@@ -142,11 +159,11 @@ _BY_INDEX = f"""
         ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
         LIMIT %(limit)s
     )
-    {_IN_ORDER}
 """
-_READ_ON = sql.SQL(
-    "SET LOCAL hnsw.iterative_scan = 'relaxed_order'; SET LOCAL hnsw.ef_search = {effort}"
-)
+_READ_ON = """
+    SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
+        set_config('hnsw.ef_search', %(effort)s::text, true)
+"""
 # How many places of the index a search considers; `python -m bench.growth` shows what share of the
 # exact ten it finds. Deeper lists need more.
 _LEAST_EFFORT = 400
@@ -167,25 +184,57 @@ async def candidates(
 
     A filter, or another time than now, is answered exactly: under a filter an index loses answers.
     """
-    values = {
+    query = await _prepared(db, caller, point, wanted, limit, view, _IN_ORDER)
+    async with db.cursor(row_factory=class_row(Candidate)) as cursor:
+        await cursor.execute(query, _values(caller, point, wanted, limit, now, view))
+        return await cursor.fetchall()
+
+
+async def nearest(
+    db: Db, caller: Caller, point: Point, wanted: Filter, *, limit: int, now: datetime
+) -> list[Near]:
+    """As `candidates`, with the memories themselves."""
+    query = await _prepared(db, caller, point, wanted, limit, CURRENT, _WHOLE)
+    async with db.cursor(row_factory=kwargs_row(_near)) as cursor:
+        await cursor.execute(query, _values(caller, point, wanted, limit, now, CURRENT))
+        return await cursor.fetchall()
+
+
+def _near(cosine: float, **row: Any) -> Near:
+    return Near(memory_from_row(**row), cosine)
+
+
+async def _prepared(
+    db: Db,
+    caller: Caller,
+    point: Point,
+    wanted: Filter,
+    limit: int,
+    view: View,
+    answer: LiteralString,
+) -> sql.SQL | sql.Composed:
+    """The statement that finds what is near, by the index where that loses nothing."""
+    if not (point.is_indexed and wanted.is_open and view == CURRENT):
+        return sql.SQL(f"{_EXACT if wanted.is_open else _EXACT_MATCHING} {answer}")
+    effort = min(max(2 * limit, _LEAST_EFFORT), _MOST_EFFORT)
+    await db.execute(_READ_ON, {"effort": effort})
+    return sql.SQL(f"{_BY_INDEX} {answer}").format(
+        dimension=sql.Literal(len(point.vector)),
+        workspace_id=sql.Literal(caller.workspace_id),
+        generation=sql.Literal(point.generation),
+    )
+
+
+def _values(
+    caller: Caller, point: Point, wanted: Filter, limit: int, now: datetime, view: View
+) -> dict[str, Any]:
+    return {
         "generation": point.generation,
         "vector": HalfVector(point.vector),
         **matching(wanted),
         "limit": limit,
         **visible_to(caller, now, view),
     }
-    query: sql.SQL | sql.Composed = sql.SQL(_EXACT if wanted.is_open else _EXACT_MATCHING)
-    if point.is_indexed and wanted.is_open and view == CURRENT:
-        effort = min(max(2 * limit, _LEAST_EFFORT), _MOST_EFFORT)
-        await db.execute(_READ_ON.format(effort=sql.Literal(effort)))
-        query = sql.SQL(_BY_INDEX).format(
-            dimension=sql.Literal(len(point.vector)),
-            workspace_id=sql.Literal(caller.workspace_id),
-            generation=sql.Literal(point.generation),
-        )
-    async with db.cursor(row_factory=class_row(Candidate)) as cursor:
-        await cursor.execute(query, values)
-        return await cursor.fetchall()
 
 
 # Of a fixed handful, found by their random ids: the mean over all would need all of them.
@@ -212,29 +261,6 @@ async def typical_cosine(db: Db, workspace_id: WorkspaceId, point: Point) -> flo
     row = await (await db.execute(_TYPICAL, values)).fetchone()
     assert row
     return float(row[0])
-
-
-_COSINES = """
-    SELECT v.memory_id, 1 - (v.embedding <=> %(vector)s)
-    FROM memory_vector v
-    WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
-        AND v.memory_id = ANY(%(ids)s)
-"""
-
-
-async def cosines(
-    db: Db, workspace_id: WorkspaceId, point: Point, ids: Sequence[MemoryId]
-) -> dict[MemoryId, float]:
-    """How near to a vector each of these memories is, those that have one."""
-    if not ids:
-        return {}
-    values = {
-        "workspace_id": workspace_id,
-        "generation": point.generation,
-        "vector": HalfVector(point.vector),
-        "ids": list(ids),
-    }
-    return dict(await (await db.execute(_COSINES, values)).fetchall())
 
 
 _ALIKE = """

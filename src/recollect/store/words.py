@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
 
+from pgvector import HalfVector
 from psycopg.rows import class_row
 
 from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, WorkspaceId
 from recollect.store.memories import MATCHES, matching
 from recollect.store.pool import Db
+from recollect.store.vectors import Point
 from recollect.store.visible import SOME_RESTRICTED, VISIBLE, visible_to
 
 _INSERT_POSTINGS = """
@@ -80,6 +82,8 @@ class Match:
     created_at: datetime
     # How its text begins.
     opening: str
+    # How near it is to the vector asked for; None without either.
+    cosine: float | None = None
 
     @property
     def speaker(self) -> str | None:
@@ -168,7 +172,7 @@ _BEST = f"""
                 AND (NOT %(without_vector_only)s OR NOT EXISTS (
                     SELECT FROM memory_vector v
                     WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
-                        AND v.generation = %(generation)s
+                        AND v.generation = %(lacking)s
                         AND v.content_version = m.content_version))
             LIMIT 1
         ) AS found
@@ -235,7 +239,7 @@ async def search(
     values = await _asked(db, caller, query, phrases, wanted, limit, now, view)
     is_narrowed = lacking_generation is not None
     values |= {
-        "generation": lacking_generation,
+        "lacking": lacking_generation,
         "without_vector_only": is_narrowed,
         "wants_vector_only": wants_vector_only,
     }
@@ -243,6 +247,13 @@ async def search(
         values["looked_up"] = _ALL
     return await _fetch(db, _SEARCH, values)
 
+
+_COSINE = """
+    (SELECT 1 - (v.embedding <=> %(vector)s::halfvec)
+     FROM memory_vector v
+     WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
+        AND v.generation = %(generation)s) AS cosine
+"""
 
 # What was said right before and after a memory tells what it is about: each of the question's
 # words counts by the best of its own value there and a share of its value in the neighbours, up to
@@ -315,12 +326,13 @@ _AROUND = f"""
     )
     SELECT target.memory_id AS id, coalesce(summed.score, 0) AS score,
         coalesce(summed.covered, 0) / {_ALL_WEIGHT} AS coverage,
-        found.has_phrases, found.importance, found.thread_id, found.created_at, found.opening
+        found.has_phrases, found.importance, found.thread_id, found.created_at, found.opening,
+        found.cosine
     FROM target
     LEFT JOIN summed ON summed.memory_id = target.memory_id
     CROSS JOIN LATERAL (
         SELECT m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening,
-            m.content ILIKE ALL(%(phrases)s) AS has_phrases
+            m.content ILIKE ALL(%(phrases)s) AS has_phrases, {_COSINE}
         FROM memory m
         WHERE m.workspace_id = %(workspace_id)s AND m.id = target.memory_id AND {VISIBLE}
         LIMIT 1
@@ -336,6 +348,7 @@ async def search_around(
     query: Sequence[Sequence[str]],
     wanted: Filter,
     also: Sequence[MemoryId],
+    point: Point | None,
     *,
     phrases: Sequence[str] = (),
     limit: int,
@@ -345,15 +358,16 @@ async def search_around(
     """The best by BM25 and those named in `also`, each with what was said around it; in no order.
 
     `also` names memories that were found by other means, alive and wanted; they are looked at
-    whether or not a word of theirs matches.
+    whether or not a word of theirs matches. `point` is what their cosines are of.
     """
     values = await _asked(db, caller, query, phrases, wanted, limit, now, view)
     values |= {
-        "generation": None,
+        "lacking": None,
         "without_vector_only": False,
         "wants_vector_only": False,
         "also": list(also),
         "givers": _GIVERS,
+        **_cosine_of(point),
     }
     return await _fetch(db, _AROUND, values)
 
@@ -427,7 +441,7 @@ async def _fetch(db: Db, query: LiteralString, values: Mapping[str, Any]) -> lis
 # The last resort, for a part of a word: it reads the whole workspace.
 _SUBSTRING = f"""
     SELECT m.id, 0.0::float8 AS score, 1.0::float8 AS coverage, true AS has_phrases,
-        m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening
+        m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening, {_COSINE}
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.content ILIKE ALL(%(fragments)s)
         AND {VISIBLE} AND {MATCHES}
@@ -441,6 +455,7 @@ async def containing(
     caller: Caller,
     fragments: Sequence[str],
     wanted: Filter,
+    point: Point | None,
     *,
     limit: int,
     now: datetime,
@@ -451,11 +466,19 @@ async def containing(
         return []
     values = {
         "fragments": [containing_pattern(fragment) for fragment in fragments],
+        **_cosine_of(point),
         **matching(wanted),
         "limit": limit,
         **visible_to(caller, now, view),
     }
     return await _fetch(db, _SUBSTRING, values)
+
+
+def _cosine_of(point: Point | None) -> dict[str, Any]:
+    """The values `_COSINE` names."""
+    if point is None:
+        return {"vector": None, "generation": None}
+    return {"vector": HalfVector(point.vector), "generation": point.generation}
 
 
 def containing_pattern(text: str) -> str:
