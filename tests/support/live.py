@@ -11,19 +11,23 @@ from typing import Any
 
 import uvicorn
 
+from recollect.domain import Caller
 from recollect.engine.core import Clock
 from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
+from tests.support.dashboard import cookie_for
 from tests.support.house import key_for, new_caller, open_house, serve
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Where it listens, and a key to a workspace of its own."""
+    """Where it listens, and a key and a cookie to a workspace of its own."""
 
     url: str
     port: int
     key: str
+    cookie: str
+    caller: Caller
 
 
 @contextmanager
@@ -86,6 +90,7 @@ async def _listening(
         ):
             caller = await new_caller(engine)
             key = await key_for(engine, caller.workspace_id)
+            cookie = await cookie_for(engine, caller.user_id)
             config = uvicorn.Config(
                 serve(engine, **settings).app,
                 http="httptools",
@@ -95,4 +100,5 @@ async def _listening(
                 access_log=False,
                 server_header=False,
             )
-            yield Live(f"http://127.0.0.1:{port}", port, key), uvicorn.Server(config), listener
+            live = Live(f"http://127.0.0.1:{port}", port, key, cookie, caller)
+            yield live, uvicorn.Server(config), listener

@@ -11,11 +11,12 @@ from uuid import UUID
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from recollect.domain import NOWHERE, Caller, Right, UserId, WorkspaceId
+from recollect.domain import NOWHERE, Caller, Ref, Right, UserId, WorkspaceId, parse_ref
+from recollect.engine.contexts import Context, enter
 from recollect.engine.core import Clock, Engine
 from recollect.engine.keys import HASHER, hash_password
 from recollect.errors import Invalid, NotFound, RateLimited, Unauthenticated
-from recollect.store import sign_ins
+from recollect.store import sign_ins, threads
 from recollect.store.pool import Pool
 from recollect.store.sign_ins import Account, Known, Place, SignIn, Tries
 
@@ -218,6 +219,24 @@ async def enter_workspace(engine: Engine, caller: Caller, workspace_id: UUID) ->
     if all(each.id != workspace_id for each in await list_places(engine, caller)):
         raise NotFound("workspace")
     return replace(caller, workspace_id=WorkspaceId(workspace_id))
+
+
+async def enter_chat(engine: Engine, caller: Caller, name: str) -> Caller:
+    """The caller in this chat and its workspace; raise `NotFound` where they may not be.
+
+    A chat has an id in several spellings; one that began elsewhere also has its name from there.
+    """
+    ref = parse_ref(name, "chat_", "chat-", "sess_", "conv_") or Ref()
+    async with engine.pool.everywhere() as db:
+        places = await sign_ins.places(db, caller.user_id)
+        found = await threads.locate(db, [each.id for each in places], ref, name)
+    if found is None:
+        raise NotFound("chat")
+    inside = replace(caller, workspace_id=found[0])
+    try:
+        return await enter(engine, inside, Context(thread=Ref(id=found[1])))
+    except NotFound:
+        raise NotFound("chat") from None
 
 
 @dataclass(frozen=True, slots=True)

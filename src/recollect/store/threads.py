@@ -1,5 +1,6 @@
 """Threads with their versioned state and their turns."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -124,6 +125,34 @@ async def identify(db: Db, caller: Caller, ref: Ref) -> ThreadId | None:
     cursor = await db.execute(_IDENTIFY, {**in_sight_of(caller), "id": ref.id, "code": ref.code})
     row = await cursor.fetchone()
     return ThreadId(row[0]) if row else None
+
+
+# everywhere: the address of a chat does not say in which of the caller's workspaces it is.
+_LOCATE = """
+    SELECT t.workspace_id, t.id FROM thread t
+    WHERE t.workspace_id = ANY(%(workspace_ids)s)
+        AND (t.id = %(id)s OR t.label = %(label)s
+             OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
+    ORDER BY array_position(%(workspace_ids)s, t.workspace_id)
+    LIMIT 1
+"""
+
+
+async def locate(
+    db: Db, workspace_ids: Sequence[WorkspaceId], ref: Ref, label: str
+) -> tuple[WorkspaceId, ThreadId] | None:
+    """In which of these workspaces a thread is, by its id or by what another system calls it.
+
+    Whether it may be seen is another question.
+    """
+    values = {
+        "workspace_ids": list(workspace_ids),
+        "id": ref.id,
+        "code": ref.code,
+        "label": label,
+    }
+    row = await (await db.execute(_LOCATE, values)).fetchone()
+    return (WorkspaceId(row[0]), ThreadId(row[1])) if row else None
 
 
 _LOCK = """

@@ -17,10 +17,9 @@ from recollect.doors.alumia.envelope import (
     Gone,
     Items,
     Page,
-    cursor_at,
-    place_of,
 )
 from recollect.doors.alumia.errors import answer
+from recollect.doors.cursors import cursor_at, place_of
 from recollect.doors.front import Door, bearer
 from recollect.doors.furnish import EngineOf, furnish
 from recollect.engine.assets import (

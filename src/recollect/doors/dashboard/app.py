@@ -5,7 +5,7 @@ from starlette.datastructures import Headers
 
 from recollect import __version__
 from recollect.doors.cookies import Cookies
-from recollect.doors.dashboard import signin
+from recollect.doors.dashboard import memories, signin
 from recollect.doors.dashboard.errors import answer
 from recollect.doors.dashboard.page import Page
 from recollect.doors.front import MIB, Door
@@ -27,7 +27,7 @@ def door(engine: Engine, cookies: Cookies, limiter: Limiter) -> Door:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        routes=[*Page().routes(), *signin.router.routes],
+        routes=[*Page().routes(), *signin.router.routes, *memories.router.routes],
     )
     app.state.cookies = cookies
     scheme = {"cookie": {"type": "apiKey", "in": "cookie", "name": cookies.name}}

@@ -1,15 +1,13 @@
 """What the routes of this door share: the place in which a request acts, and ids."""
 
 from typing import Annotated, Any
-from uuid import UUID
 
-from fastapi import Depends, Request
+from fastapi import Depends
 
-from recollect.domain import Caller
+from recollect.domain import Caller, Ref
 from recollect.doors.dashboard import wire
 from recollect.doors.furnish import CallerOf, EngineOf
-from recollect.engine.signin import enter_workspace
-from recollect.errors import NotFound
+from recollect.engine.signin import enter_chat, enter_workspace
 
 _STATUSES = (400, 403, 404, 405, 409, 413, 415, 429, 500, 503)
 _PAGE = {"content": {"text/html": {"schema": {"type": "string"}}}}
@@ -19,24 +17,20 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def workspace_id(value: UUID) -> str:
-    """A workspace's id as this door writes it."""
-    return f"ws_{value}"
+async def _inside(engine: EngineOf, caller: CallerOf, workspace_id: str) -> Caller:
+    return await enter_workspace(engine, caller, wire.read_workspace_id(workspace_id))
 
 
-def read_workspace_id(text: str) -> UUID:
-    """A workspace's id, with or without its prefix; raise `NotFound` when it can be none."""
-    try:
-        return UUID(text.removeprefix("ws_"))
-    except ValueError:
-        raise NotFound("workspace") from None
-
-
-async def _inside(engine: EngineOf, caller: CallerOf, request: Request) -> Caller:
-    return await enter_workspace(
-        engine, caller, read_workspace_id(request.path_params["workspace_id"])
-    )
+async def _chatting(engine: EngineOf, caller: CallerOf, chat_id: str) -> Caller:
+    return await enter_chat(engine, caller, chat_id)
 
 
 # The caller in the workspace that the address names.
 Inside = Annotated[Caller, Depends(_inside)]
+# The caller in the chat that the address names, and in its workspace.
+Chatting = Annotated[Caller, Depends(_chatting)]
+
+
+def here(caller: Caller) -> Ref:
+    """The chat that the caller is in."""
+    return Ref(id=caller.thread_id)

@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse, Response
 from recollect import __version__
 from recollect.doors.cookies import Cookies, check_own_page
 from recollect.doors.dashboard import wire
-from recollect.doors.dashboard.common import RESPONSES, workspace_id
+from recollect.doors.dashboard.common import RESPONSES
 from recollect.doors.dashboard.errors import wrong_sign_in
 from recollect.doors.furnish import CallerOf, EngineOf
 from recollect.engine.catalogue import default_model, list_models
@@ -72,7 +72,9 @@ async def me(engine: EngineOf, caller: CallerOf) -> wire.Me:
         org=wire.OrgObject(name=known.org),
         rights=sorted(caller.rights),
         workspaces=[
-            wire.PlaceObject(id=workspace_id(each.id), name=each.name, is_default=each.is_default)
+            wire.PlaceObject(
+                id=wire.workspace_id(each.id), name=each.name, is_default=each.is_default
+            )
             for each in places
         ],
         models=[wire.ModelObject(id=each.id, owned_by=each.owner) for each in models],

@@ -1,10 +1,16 @@
 """What this door's JSON looks like."""
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar
+from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from recollect.doors.values import Body
+from recollect.domain import Memory, MemoryId, Ref, parse_ref
+from recollect.doors.values import Body, Parameters, iso
+from recollect.engine.search import Finding
+from recollect.engine.shelf import Detail, Facet, source_type
+from recollect.errors import NotFound
 
 
 class ErrorBody(BaseModel):
@@ -81,3 +87,332 @@ class Me(BaseModel):
     models: list[ModelObject]
     default_model: str | None
     server: ServerObject
+
+
+T = TypeVar("T")
+Limit = Annotated[int, Field(ge=1)]
+Cursor = Annotated[str, Field(max_length=300)]
+Word = Annotated[str, Field(min_length=1, max_length=1_000)]
+
+
+class Page(BaseModel, Generic[T]):
+    """Some of a list, and how to ask for the rest."""
+
+    items: list[T]
+    next_cursor: str | None = None
+    has_more: bool = False
+
+
+class PageParameters(Parameters):
+    """Which part of a list."""
+
+    cursor: Cursor | None = None
+    limit: Limit | None = None
+
+
+class MemoryParameters(PageParameters):
+    """Which memories to list; with `q`, by how well they fit it."""
+
+    q: Word | None = None
+    category: Word | None = None
+    source_type: Word | None = None
+    tag: Word | None = None
+    chat: Word | None = None
+
+
+class NewChatMemory(Body):
+    """`POST /chat/api/{chatId}/memory`: a message, a text, or both."""
+
+    messageId: str | None = None
+    content: str | None = None
+    category: str | None = None
+    synthesize: bool = False
+
+
+class NewMemory(Body):
+    """`POST /chat/api/workspaces/{workspaceId}/memories`."""
+
+    content: str
+    category: str | None = None
+
+
+class MemoryChange(Body):
+    """`PATCH` of a memory: nothing but its content."""
+
+    content: str
+
+
+class Pin(Body):
+    """`POST .../memories/{memoryId}/pin`."""
+
+    pinned: bool
+
+
+class ChatMemoryObject(BaseModel):
+    """A memory as its chat lists it."""
+
+    id: str
+    content: str
+    summary: str | None
+    category: str | None
+    source_type: str
+    created_at: str
+    updated_at: str
+
+
+class MemoryObject(ChatMemoryObject):
+    """A memory."""
+
+    source_chat_id: str | None
+    source_message_id: str | None
+    workspace_id: str
+    pinned: bool
+    tags: list[str]
+    importance: float
+    # Only where something was asked for: how well it fits, and its place in each list.
+    score: float | None = None
+    why: dict[str, Any] | None = None
+
+
+class LearntObject(MemoryObject):
+    """A memory, when it was learnt, and from when to when it held."""
+
+    learned_at: str
+    valid_from: str | None
+    valid_until: str | None
+
+
+class ChatMemories(BaseModel):
+    """`GET /chat/api/{chatId}/memories`."""
+
+    memories: list[ChatMemoryObject]
+
+
+class Count(BaseModel):
+    """How many there are."""
+
+    count: int
+
+
+class FacetObject(BaseModel):
+    """A word memories can be told apart by."""
+
+    name: str
+    count: int
+
+
+class ChatFacet(BaseModel):
+    """A chat, and how many memories came from it."""
+
+    id: str
+    title: str | None
+    count: int
+
+
+class Facets(BaseModel):
+    """By what the memories can be told apart, commonest first."""
+
+    categories: list[FacetObject]
+    source_types: list[FacetObject]
+    tags: list[FacetObject]
+    chats: list[ChatFacet]
+
+
+class LinkObject(BaseModel):
+    """A link to another memory; `out` reads from this one to that one."""
+
+    relation: str
+    direction: Literal["out", "in"]
+    weight: float
+    memory: MemoryObject
+
+
+class DeedObject(BaseModel):
+    """Something that was done to a memory."""
+
+    at: str
+    event: str
+    actor: str
+    version: int | None
+
+
+class SourceMessage(BaseModel):
+    """A message that a memory was made of."""
+
+    id: str
+    chat_id: str
+    role: str
+    content: str
+
+
+class MemoryDetail(MemoryObject):
+    """All there is to know of one memory."""
+
+    quote: str | None
+    reason: str | None
+    source_note: str | None
+    valid_from: str | None
+    valid_until: str | None
+    superseded_by: str | None
+    replaces: list[MemoryObject]
+    replaced_by: list[MemoryObject]
+    links: list[LinkObject]
+    history: list[DeedObject]
+    messages: list[SourceMessage]
+
+
+def memory_id(memory: Memory) -> str:
+    """A memory's id as this door writes it."""
+    return f"mem_{memory.code}"
+
+
+def chat_id(code: str) -> str:
+    """A chat's id as this door writes it."""
+    return f"chat_{code}"
+
+
+def message_id(code: str) -> str:
+    """A message's id as this door writes it."""
+    return f"msg_{code}"
+
+
+def workspace_id(value: UUID) -> str:
+    """A workspace's id as this door writes it."""
+    return f"ws_{value}"
+
+
+def read_workspace_id(text: str) -> UUID:
+    """A workspace's id, with or without its prefix; raise `NotFound` when it can be none."""
+    try:
+        return UUID(text.removeprefix("ws_"))
+    except ValueError:
+        raise NotFound("workspace") from None
+
+
+def memory_ref(text: str) -> Ref:
+    """A memory's id in any spelling."""
+    return _ref(text, "memory", "mem_", "mem-")
+
+
+def chat_ref(text: str) -> Ref:
+    """A chat's id in any spelling."""
+    return _ref(text, "chat", "chat_", "chat-", "sess_", "conv_")
+
+
+def _ref(text: str, thing: str, *prefixes: str) -> Ref:
+    ref = parse_ref(text, *prefixes)
+    if ref is None:
+        raise NotFound(thing)
+    return ref
+
+
+def from_chat_memory(memory: Memory) -> ChatMemoryObject:
+    """A memory as its chat lists it."""
+    return ChatMemoryObject(
+        id=memory_id(memory),
+        content=memory.content,
+        summary=memory.summary,
+        category=memory.category,
+        source_type=source_type(memory),
+        created_at=iso(memory.created_at),
+        updated_at=iso(memory.updated_at),
+    )
+
+
+def from_memory(
+    memory: Memory, sources: Mapping[MemoryId, str], finding: Finding | None = None
+) -> MemoryObject:
+    """A memory, the message it came from, and why it was found."""
+    message = sources.get(memory.id)
+    return MemoryObject(
+        **from_chat_memory(memory).model_dump(),
+        source_chat_id=chat_id(memory.thread_code) if memory.thread_code else None,
+        source_message_id=message_id(message) if message else None,
+        workspace_id=workspace_id(memory.workspace_id),
+        pinned=memory.pinned,
+        tags=list(memory.tags),
+        importance=round(memory.importance, 4),
+        score=round(finding.score, 6) if finding else None,
+        why=_why(finding) if finding else None,
+    )
+
+
+def from_learnt(shown: MemoryObject, memory: Memory) -> LearntObject:
+    """A memory on the timeline."""
+    return LearntObject(
+        **shown.model_dump(),
+        learned_at=iso(memory.created_at),
+        valid_from=iso(memory.valid_from) if memory.valid_from else None,
+        valid_until=iso(memory.valid_until) if memory.valid_until else None,
+    )
+
+
+def ref_to(memory: Memory) -> Ref:
+    """A memory that was found, by its own id."""
+    return Ref(id=memory.id)
+
+
+def _why(finding: Finding) -> dict[str, Any]:
+    return {
+        str(each.source): {"rank": each.rank, "score": round(each.score, 6)}
+        for each in finding.places
+    }
+
+
+def from_facets(found: Sequence[Facet]) -> Facets:
+    """By what the memories can be told apart."""
+
+    def words(kind: str) -> list[FacetObject]:
+        return [
+            FacetObject(name=each.name, count=each.count) for each in found if each.kind == kind
+        ]
+
+    return Facets(
+        categories=words("category"),
+        source_types=words("source_type"),
+        tags=words("tag"),
+        chats=[
+            ChatFacet(id=chat_id(each.name), title=each.title, count=each.count)
+            for each in found
+            if each.kind == "chat"
+        ],
+    )
+
+
+def from_detail(detail: Detail) -> MemoryDetail:
+    """All there is to know of one memory."""
+    memory = detail.memory
+    sources = {memory.id: detail.messages[0].code} if detail.messages else {}
+    return MemoryDetail(
+        **from_memory(memory, sources).model_dump(),
+        quote=memory.quote,
+        reason=memory.reason,
+        source_note=memory.source_note,
+        valid_from=iso(memory.valid_from) if memory.valid_from else None,
+        valid_until=iso(memory.valid_until) if memory.valid_until else None,
+        superseded_by=memory_id(detail.replaced_by[0]) if detail.replaced_by else None,
+        replaces=[from_memory(each, {}) for each in detail.replaces],
+        replaced_by=[from_memory(each, {}) for each in detail.replaced_by],
+        links=[
+            LinkObject(
+                relation=each.association.relation,
+                direction="out" if each.is_outward else "in",
+                weight=each.association.weight,
+                memory=from_memory(each.other, {}),
+            )
+            for each in detail.ties
+        ],
+        history=[
+            DeedObject(at=iso(each.at), event=each.action, actor=each.actor, version=each.version)
+            for each in detail.history
+        ],
+        messages=[
+            SourceMessage(
+                id=message_id(each.code),
+                chat_id=chat_id(each.thread_code),
+                role=each.role,
+                content=each.content,
+            )
+            for each in detail.messages
+        ],
+    )

@@ -1,0 +1,203 @@
+"""A workspace's memories as people look through them; nothing here counts as access."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from recollect.domain import (
+    ANY,
+    CURRENT,
+    HISTORY,
+    Association,
+    Caller,
+    Filter,
+    Memory,
+    MemoryId,
+    Message,
+    Ref,
+    Right,
+    View,
+)
+from recollect.engine.core import Engine
+from recollect.engine.recall import within_thread
+from recollect.engine.search import Finding, Search, search
+from recollect.errors import NotFound
+from recollect.store import links, memories, messages, shelf, threads
+from recollect.store.pool import Db
+from recollect.store.shelf import Deed, Facet, Wanted
+
+Place = tuple[datetime, UUID]
+
+_MOST_LINKS = 50
+_MOST_DEEDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Which memories to show, from where, how many."""
+
+    limit: int
+    category: str | None = None
+    source_type: str | None = None
+    tag: str | None = None
+    chat: Ref | None = None
+    after: Place | None = None
+    view: View = CURRENT
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Memories, newest first, the messages they came from, and whether more follow."""
+
+    memories: list[Memory]
+    sources: Mapping[MemoryId, str] = field(default_factory=dict[MemoryId, str])
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """A link of a memory, and the memory at its other end."""
+
+    association: Association
+    other: Memory
+    is_outward: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """All there is to know of one memory."""
+
+    memory: Memory
+    messages: list[Message]
+    replaces: list[Memory]
+    replaced_by: list[Memory]
+    ties: list[Tie]
+    history: list[Deed]
+
+
+async def look(engine: Engine, caller: Caller, ask: Look) -> Shelf:
+    """A page of live memories, newest first."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        thread_id = await threads.identify(db, caller, ask.chat) if ask.chat else None
+        if ask.chat and thread_id is None:
+            return Shelf([])
+        caller = within_thread(caller, Filter(thread_id=thread_id))
+        found = await shelf.page(
+            db,
+            caller,
+            Wanted(ask.category, ask.source_type, ask.tag, thread_id),
+            after=ask.after,
+            limit=ask.limit + 1,  # one row more shows whether a next page exists
+            now=engine.now(),
+            view=ask.view,
+        )
+        shown = found[: ask.limit]
+        sources = await _sources(db, caller, shown)
+    return Shelf(shown, sources, len(found) > ask.limit)
+
+
+async def look_for(
+    engine: Engine, caller: Caller, query: str, ask: Look
+) -> tuple[list[Finding], Mapping[MemoryId, str]]:
+    """The memories that fit a question, best first, by meaning and words."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        thread_id = await threads.identify(db, caller, ask.chat) if ask.chat else None
+    if ask.chat and thread_id is None:
+        return [], {}
+    wanted = Filter(
+        thread_id=thread_id,
+        categories=None if ask.category is None else [ask.category],
+        tags=None if ask.tag is None else [ask.tag],
+    )
+    found = await search(
+        engine,
+        within_thread(caller, wanted),
+        Search(query, limit=ask.limit, wanted=wanted, view=ask.view, counts_as_access=False),
+    )
+    kept = [
+        each
+        for each in found.findings
+        if ask.source_type is None or source_type(each.memory) == ask.source_type
+    ]
+    async with engine.reading(caller) as db:
+        return kept, await _sources(db, caller, [each.memory for each in kept])
+
+
+def source_type(memory: Memory) -> str:
+    """Who put a memory there: a person, a model, or a kind of turn."""
+    if memory.origin == "user":
+        return "user"
+    label = memory.origin_label or ""
+    return label if label.startswith("auto_") else "model"
+
+
+async def shown(engine: Engine, caller: Caller, found: Sequence[Memory]) -> Mapping[MemoryId, str]:
+    """The codes of the messages that these memories came from."""
+    async with engine.reading(caller) as db:
+        return await _sources(db, caller, found)
+
+
+async def count(engine: Engine, caller: Caller) -> int:
+    """How many live memories the caller sees."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        return await memories.count(db, caller, ANY, engine.now())
+
+
+async def facets(engine: Engine, caller: Caller) -> list[Facet]:
+    """By what the live memories can be told apart."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        return await shelf.facets(db, caller, engine.now())
+
+
+async def examine(engine: Engine, caller: Caller, ref: Ref) -> Detail:
+    """All there is to know of one memory, a replaced one included."""
+    caller.require(Right.READ)
+    now = engine.now()
+    async with engine.reading(caller) as db:
+        memory = await memories.find(db, caller, ref, now)
+        if memory is None:
+            raise NotFound("memory")
+        said = await messages.of_memory(db, caller.workspace_id, memory.id)
+        older = await shelf.replaced_by(db, caller, memory.id)
+        newer = [memory.superseded_by] if memory.superseded_by else []
+        tied = await links.touching(db, caller.workspace_id, [memory.id], _MOST_LINKS)
+        ends = [_other(each, memory.id) for each in tied]
+        known = await memories.find_all(db, caller, [*older, *newer, *ends], now, HISTORY)
+        deeds = await shelf.history(db, caller, memory.code, limit=_MOST_DEEDS)
+    return Detail(
+        memory,
+        said,
+        [known[each] for each in older if each in known],
+        [known[each] for each in newer if each in known],
+        [
+            Tie(each, known[_other(each, memory.id)], each.source_id == memory.id)
+            for each in tied
+            if _other(each, memory.id) in known
+        ],
+        deeds,
+    )
+
+
+async def require_of_chat(engine: Engine, caller: Caller, ref: Ref) -> Memory:
+    """The memory, if it came from the chat that the caller is in; else raise `NotFound`."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        memory = await memories.find(db, caller, ref, engine.now())
+    if memory is None or caller.thread_id is None or memory.thread_id != caller.thread_id:
+        raise NotFound("memory")
+    return memory
+
+
+def _other(association: Association, memory_id: MemoryId) -> MemoryId:
+    is_outward = association.source_id == memory_id
+    return association.target_id if is_outward else association.source_id
+
+
+async def _sources(db: Db, caller: Caller, found: Sequence[Memory]) -> Mapping[MemoryId, str]:
+    ids = [each.id for each in found]
+    return await shelf.source_messages(db, caller.workspace_id, ids) if ids else {}
