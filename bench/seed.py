@@ -4,6 +4,7 @@ The engine makes the terms, digests and audit; the rows are copied in; the embed
 """
 
 import random
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -50,6 +51,7 @@ class Tenant:
 @dataclass(frozen=True, slots=True)
 class _Row:
     memory: Memory
+    terms: Counter[str]
     vector: NDArray[np.float32]
     generation: int
 
@@ -111,19 +113,17 @@ def _vector(row: _Row) -> Iterable[Sequence[Any]]:
 
 def _postings(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
-    found = terms(indexed_text(m))
-    length = found.total()
-    for term, frequency in found.items():
+    length = row.terms.total()
+    for term, frequency in row.terms.items():
         yield m.workspace_id, term, m.id, frequency, length
 
 
 def _terms(row: _Row) -> Iterable[Sequence[Any]]:
-    found = terms(indexed_text(row.memory))
-    yield row.memory.workspace_id, row.memory.id, list(found), found.total()
+    yield row.memory.workspace_id, row.memory.id, list(row.terms), row.terms.total()
 
 
 def _tally(row: _Row) -> Iterable[Sequence[Any]]:
-    yield row.memory.workspace_id, 1, terms(indexed_text(row.memory)).total()
+    yield row.memory.workspace_id, 1, row.terms.total()
 
 
 def _event(row: _Row) -> Iterable[Sequence[Any]]:
@@ -204,4 +204,4 @@ def _row(tenant: Tenant, content: str, vector: NDArray[np.float32], dice: random
         created_at=at,
         updated_at=at,
     )
-    return _Row(memory, vector, tenant.generation)
+    return _Row(memory, terms(indexed_text(memory)), vector, tenant.generation)
