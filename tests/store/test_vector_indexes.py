@@ -11,7 +11,7 @@ from recollect.engine.indexing import index_vectors, plan_indexes
 from recollect.engine.save import Save, save
 from recollect.engine.spaces import current_space, drop_vectors
 from recollect.models.registry import Embedders
-from recollect.store import vectors
+from recollect.store import links, vectors
 from recollect.store.vectors import Point
 from recollect.worker import Worker
 from tests.support.clock import Clock
@@ -120,3 +120,27 @@ async def index_names(engine: Engine) -> list[str]:
             "AND indexrelid::regclass::text LIKE 'near_%'"
         )
         return [row[0] for row in await cursor.fetchall()]
+
+
+async def test_a_save_finds_its_like_by_the_index_too(
+    databases: TestDatabases, clock: Clock
+) -> None:
+    said, again = "Ada drinks tea", "Ada drinks tea!"
+    same = pseudo_random(said, DIMENSION)
+    embedder = StubEmbedder({said: same, again: same}, dimension=DIMENSION)
+    async with open_house(databases.clone(), Embedders(embedder), clock) as engine:
+        caller = await new_caller(engine)
+        await fill(engine, caller, MANY)
+        await plan_indexes(engine, LEAST)
+        await index_vectors(engine, caller.workspace_id, no_beat, LEAST)
+        clock.advance(timedelta(seconds=3))
+        old = await save(engine, caller, Save(said))
+
+        twin = await save(engine, caller, Save(again, returns_twin=True))
+        linked = await save(engine, caller, Save(again, links_alike=True))
+
+        assert (await current_space(engine, caller.workspace_id)).is_indexed
+        assert twin.memory.id == old.memory.id
+        async with engine.reading(caller) as db:
+            made = await links.touching(db, caller.workspace_id, [linked.memory.id], limit=10)
+        assert [each.target_id for each in made] == [old.memory.id]

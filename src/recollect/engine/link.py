@@ -10,7 +10,6 @@ from recollect.engine.spaces import Embedded
 from recollect.errors import Invalid, NotFound
 from recollect.store import generations, links, memories, vectors
 from recollect.store.pool import Db
-from recollect.store.vectors import Point
 
 DEFAULT_WEIGHT = 0.5
 
@@ -55,7 +54,7 @@ async def link_alike(
     near = await vectors.candidates(
         db,
         caller,
-        Point(serving.number, embedded.vector),
+        embedded.point(serving),
         Filter(),
         limit=_MOST_ALIKE + 1,  # the new memory itself is the nearest
         now=engine.now(),

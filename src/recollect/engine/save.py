@@ -34,7 +34,6 @@ from recollect.errors import Invalid, NotFound, TooLarge
 from recollect.store import generations, jobs, memories, threads, vectors, words
 from recollect.store.lessons import Lesson
 from recollect.store.pool import Db, together
-from recollect.store.vectors import Point
 
 # No door stores more than this in one memory.
 MOST_BYTES = 50_000
@@ -222,7 +221,7 @@ async def _find_twin(
     near = await vectors.nearest(
         db,
         caller,
-        Point(serving.number, embedded.vector),
+        embedded.point(serving),
         Filter(subject=subject),
         limit=_TWIN_CANDIDATES,
         now=engine.now(),

@@ -46,10 +46,16 @@ class Embedded:
     identity: Identity
     vector: Vector
     fingerprint: Vector | None = None
+    # Whether the workspace had an index when it was embedded; without one the search is exact.
+    is_indexed: bool = False
 
     def belongs_to(self, generation: Generation) -> bool:
         """Whether this vector lives in that generation's space."""
         return self.identity == identity_of(generation) and len(self.vector) == generation.dimension
+
+    def point(self, generation: Generation) -> Point:
+        """Where this vector lies in that generation's space."""
+        return Point(generation.number, self.vector, is_indexed=self.is_indexed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,8 @@ async def embed_passage(engine: Engine, workspace_id: WorkspaceId, text: str) ->
         found = await embedder.embed(texts, Purpose.PASSAGE, deadline=engine.embedding_deadline)
     except Unavailable:
         return None
-    return Embedded(embedder.identity, found[0], found[1] if len(found) > 1 else None)
+    fingerprint = found[1] if len(found) > 1 else None
+    return Embedded(embedder.identity, found[0], fingerprint, is_indexed=space.is_indexed)
 
 
 async def embed_query(engine: Engine, workspace_id: WorkspaceId, text: str) -> Asked | None:
