@@ -19,6 +19,8 @@ MemoryId = NewType("MemoryId", UUID)
 ThreadId = NewType("ThreadId", UUID)
 MessageId = NewType("MessageId", UUID)
 FileId = NewType("FileId", UUID)
+DocumentId = NewType("DocumentId", UUID)
+ChunkId = NewType("ChunkId", UUID)
 ProjectId = NewType("ProjectId", UUID)
 AgentId = NewType("AgentId", UUID)
 JobId = NewType("JobId", UUID)
@@ -355,6 +357,62 @@ class File:
     media_type: str
     size: int
     digest: bytes
+    created_at: datetime
+
+
+class DocumentKind(StrEnum):
+    """Whether somebody brought it or the assistant made it."""
+
+    UPLOAD = "upload"
+    ARTIFACT = "artifact"
+
+
+class DocumentStatus(StrEnum):
+    """How far a document is; one that is stored is kept whole and cannot be searched."""
+
+    UPLOADING = "uploading"
+    WAITING = "waiting"
+    READING = "reading"
+    READY = "ready"
+    STORED = "stored"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Something written that is kept whole, and found by its chunks; its bytes are kept apart."""
+
+    id: DocumentId
+    code: str
+    kind: DocumentKind
+    name: str
+    media_type: str
+    size: int
+    digest: bytes
+    status: DocumentStatus
+    created_at: datetime
+    # What went wrong, or why there is nothing to search.
+    error: str | None = None
+    chunk_count: int = 0
+    # How many of the chunks have a vector, so that they are found by meaning too.
+    embedded_count: int = 0
+    project_id: ProjectId | None = None
+    thread_id: ThreadId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of a document's text, with what is needed to cite it."""
+
+    id: ChunkId
+    document_id: DocumentId
+    document_code: str
+    document_name: str
+    document_kind: DocumentKind
+    number: int
+    content: str
+    heading: str | None
+    page: int | None
     created_at: datetime
 
 

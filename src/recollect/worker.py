@@ -11,9 +11,19 @@ from uuid import uuid4
 import structlog
 
 from recollect.domain import WorkspaceId
-from recollect.engine import counting, indexing, learning, maintain, segments, spaces, wear
+from recollect.engine import (
+    counting,
+    documents,
+    indexing,
+    learning,
+    maintain,
+    segments,
+    spaces,
+    wear,
+)
 from recollect.engine.core import Engine
 from recollect.engine.learn import distil_lessons
+from recollect.engine.reader import read_documents
 from recollect.engine.spaces import Heartbeat
 from recollect.errors import Unavailable
 from recollect.logs import frames
@@ -32,6 +42,7 @@ HANDLERS: Mapping[str, Run] = {
     learning.DISTIL.kind: distil_lessons,
     counting.COUNT.kind: counting.count_words,
     segments.SEGMENT: segments.segment_threads,
+    documents.READ.kind: read_documents,
 }
 
 LEASE = timedelta(seconds=60)

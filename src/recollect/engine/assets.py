@@ -2,14 +2,15 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from hashlib import sha256
 from uuid import UUID
 
 from recollect.domain import Caller, Memory, Right
+from recollect.engine import pieces
 from recollect.engine.core import Engine
-from recollect.errors import Invalid, NotFound, TooLarge
+from recollect.engine.pieces import Taken, take_in
+from recollect.errors import Invalid, NotFound
 from recollect.store import assets
-from recollect.store.assets import PIECE_BYTES, Asset
+from recollect.store.assets import Asset
 
 MOST_BYTES = 20 * 1024 * 1024
 MOST_ASSETS = 100
@@ -44,13 +45,15 @@ async def attach(
             now=engine.now(),
         )
     try:
-        size, digest = await _take_in(engine, caller, asset_id, chunks)
+        taken = await _take_in(engine, caller, asset_id, chunks)
         for each in known:
-            if (each.filename, bytes(each.digest)) == (new.filename, digest):
+            if (each.filename, bytes(each.digest)) == (new.filename, taken.digest):
                 await _drop(engine, caller, memory, asset_id)
                 return each
         async with engine.writing(caller) as db:
-            asset = await assets.finish(db, caller.workspace_id, asset_id, size=size, digest=digest)
+            asset = await assets.finish(
+                db, caller.workspace_id, asset_id, size=taken.size, digest=taken.digest
+            )
     except BaseException:
         await _drop(engine, caller, memory, asset_id)
         raise
@@ -76,17 +79,16 @@ async def get_asset(engine: Engine, caller: Caller, memory: Memory, asset_id: UU
     return asset
 
 
-async def give_out(
+def give_out(
     engine: Engine, caller: Caller, asset: Asset, first: int, last: int
 ) -> AsyncIterator[bytes]:
     """The bytes from the first to the last, both included, a piece at a time."""
-    for number in range(first // PIECE_BYTES, last // PIECE_BYTES + 1):
+
+    async def get(number: int) -> bytes | None:
         async with engine.reading(caller) as db:
-            piece = await assets.piece(db, caller.workspace_id, asset.id, number)
-        if piece is None:
-            return  # it was removed while it was read; the length that was promised shows it
-        start = number * PIECE_BYTES
-        yield piece[max(first - start, 0) : last - start + 1]
+            return await assets.piece(db, caller.workspace_id, asset.id, number)
+
+    return pieces.give_out(get, first, last)
 
 
 async def detach(engine: Engine, caller: Caller, memory: Memory, asset_id: UUID) -> None:
@@ -99,27 +101,12 @@ async def detach(engine: Engine, caller: Caller, memory: Memory, asset_id: UUID)
 
 async def _take_in(
     engine: Engine, caller: Caller, asset_id: UUID, chunks: AsyncIterator[bytes]
-) -> tuple[int, bytes]:
-    digest, size, number = sha256(), 0, 0
-    waiting = bytearray()
-    async for chunk in chunks:
-        size += len(chunk)
-        if size > MOST_BYTES:
-            raise TooLarge("file", most=MOST_BYTES, unit="bytes")
-        digest.update(chunk)
-        waiting += chunk
-        while len(waiting) >= PIECE_BYTES:
-            await _put(engine, caller, asset_id, number, bytes(waiting[:PIECE_BYTES]))
-            del waiting[:PIECE_BYTES]
-            number += 1
-    if waiting:
-        await _put(engine, caller, asset_id, number, bytes(waiting))
-    return size, digest.digest()
+) -> Taken:
+    async def put(number: int, data: bytes) -> None:
+        async with engine.pool.writing(caller.workspace_id) as db:
+            await assets.add_piece(db, caller.workspace_id, asset_id, number, data)
 
-
-async def _put(engine: Engine, caller: Caller, asset_id: UUID, number: int, data: bytes) -> None:
-    async with engine.pool.writing(caller.workspace_id) as db:
-        await assets.add_piece(db, caller.workspace_id, asset_id, number, data)
+    return await take_in(chunks, put, most_bytes=MOST_BYTES)
 
 
 async def _drop(engine: Engine, caller: Caller, memory: Memory, asset_id: UUID) -> None:

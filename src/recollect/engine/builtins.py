@@ -8,10 +8,11 @@ from recollect.domain import Caller, Filter, Memory, Origin, Right, ThreadId
 from recollect.engine.channels import Channel
 from recollect.engine.core import Engine
 from recollect.engine.learning import Said, learn_from, lesson_of
-from recollect.engine.recall import Hit, Recall, recall
+from recollect.engine.recall import Recall, recall
 from recollect.engine.rounds import Call, arguments_of
 from recollect.engine.save import Save, save
 from recollect.engine.secrets import redacted
+from recollect.engine.workspace_search import Result, SearchWorkspace, search_workspace, title_of
 from recollect.errors import Failure, Invalid
 
 Object = dict[str, Any]
@@ -116,7 +117,8 @@ async def run(engine: Engine, caller: Caller, context: Context, call: Call) -> s
     try:
         if name == SAVE:
             return await _save(engine, caller, context, call, arguments)
-        said = await _found(engine, caller, context, arguments, is_search=name == SEARCH)
+        tell = _searched if name == SEARCH else _recalled
+        said = await tell(engine, caller, context, arguments)
         await _completed(engine, caller, context, call)
     except Failure as failure:
         return f"Error: {failure.message}"
@@ -146,26 +148,51 @@ async def _save(
     return f"{'Saved' if saved.is_new else 'Already known'} as {_id(saved.memory)}."
 
 
-async def _found(
-    engine: Engine, caller: Caller, context: Context, arguments: Object, *, is_search: bool
-) -> str:
+async def _recalled(engine: Engine, caller: Caller, context: Context, arguments: Object) -> str:
     query = _text(arguments, "query")
-    offset = _count(arguments, "offset", default=0, least=0)
-    most = _MOST_FOUND if is_search else _MOST_RECALLED
-    limit = min(_count(arguments, "limit", default=10 if is_search else 5, least=1), most)
+    offset, limit = _page(arguments, default=5, most=_MOST_RECALLED)
     ask = Recall(query, limit=offset + limit, threshold=_GENEROUS, wanted=context.visible)
     hits = (await recall(engine, caller, ask)).hits[offset:]
-    heading = "# Workspace search" if is_search else "# Recalled memories"
     entries = [
-        _entry(offset + number, hit, "memory, " if is_search else "")
-        for number, hit in enumerate(hits, start=1)
+        _entry(_id(hit.memory), _category(hit.memory), hit.score, hit.memory.content)
+        for hit in hits
     ]
-    return "\n".join([heading, *(entries or ["Nothing was found."])])
+    return _list("# Recalled memories", entries, offset)
 
 
-def _entry(number: int, hit: Hit, kind: str) -> str:
-    about = f"{kind}{hit.memory.category or 'uncategorized'}, score {hit.score:.2f}"
-    return f"{number}. **{_id(hit.memory)}** ({about})\n{hit.memory.content}"
+async def _searched(engine: Engine, caller: Caller, context: Context, arguments: Object) -> str:
+    query = _text(arguments, "query")
+    offset, limit = _page(arguments, default=10, most=_MOST_FOUND)
+    ask = SearchWorkspace(query, limit=limit, offset=offset, wanted=context.visible)
+    entries = [_result(each) for each in await search_workspace(engine, caller, ask)]
+    return _list("# Workspace search", entries, offset)
+
+
+def _result(result: Result) -> str:
+    found = result.found
+    if isinstance(found, Memory):
+        about = f"{result.kind}, {_category(found)}"
+        return _entry(_id(found), about, result.score, found.content)
+    about = f"{result.kind}, {title_of(found)}"
+    return _entry(f"cart_{found.document_code}", about, result.score, found.content.strip())
+
+
+def _list(heading: str, entries: list[str], offset: int) -> str:
+    numbered = [f"{number}. {entry}" for number, entry in enumerate(entries, start=offset + 1)]
+    return "\n".join([heading, *(numbered or ["Nothing was found."])])
+
+
+def _entry(name: str, about: str, score: float, text: str) -> str:
+    return f"**{name}** ({about}, score {score:.2f})\n{text}"
+
+
+def _category(memory: Memory) -> str:
+    return memory.category or "uncategorized"
+
+
+def _page(arguments: Object, *, default: int, most: int) -> tuple[int, int]:
+    offset = _count(arguments, "offset", default=0, least=0)
+    return offset, min(_count(arguments, "limit", default=default, least=1), most)
 
 
 async def _completed(engine: Engine, caller: Caller, context: Context, call: Call) -> None:

@@ -9,6 +9,7 @@ from recollect.engine.indexing import plan_indexes
 from recollect.engine.signin import FORGIVEN
 from recollect.store import (
     assets,
+    documents,
     idempotency,
     identity,
     injections,
@@ -40,6 +41,7 @@ async def tidy(engine: Engine) -> None:
         await threads.empty_expired(db, now, _BATCH)
         await assets.sweep(db, now)
         await sign_ins.sweep(db, now=now, tried_before=now - FORGIVEN)
+        await documents.sweep(db, now)
         crowded = await words.crowded_tallies(db)
     await plan_indexes(engine)
     await plan_counts(engine)

@@ -13,10 +13,11 @@ import numpy as np
 
 from recollect.domain import MemoryId, WorkspaceId
 from recollect.engine.core import Engine
+from recollect.engine.owed import EVERYTHING, Owed, Owing
 from recollect.errors import Unavailable
 from recollect.models.embed import Embedder, Identity, Purpose, Vector
-from recollect.store import generations, jobs, vector_indexes, vectors
-from recollect.store.generations import Generation, Lacking, Space
+from recollect.store import chunks, generations, jobs, vector_indexes, vectors
+from recollect.store.generations import Generation, Space
 from recollect.store.jobs import NewJob
 from recollect.store.pool import Db
 from recollect.store.vectors import Point
@@ -165,7 +166,7 @@ Heartbeat = Callable[[], Awaitable[None]]
 
 
 async def tend_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
-    """Give every memory its vector in the configured model's space, and let that space serve.
+    """Give all that wants one its vector in the configured model's space, and let that serve.
 
     Raises `Unavailable` while the embedder is down; running it again goes on where it stopped.
     """
@@ -175,7 +176,8 @@ async def tend_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbea
     [fingerprint] = await embedder.embed([PROBE], Purpose.PASSAGE)
     target = await _target(engine, workspace_id, embedder.identity, fingerprint)
     while True:
-        await _fill(engine, workspace_id, target, embedder, beat)
+        for owed in EVERYTHING:
+            await _fill(engine, workspace_id, target, embedder, owed, beat)
         if await _settle(engine, workspace_id, target):
             return
 
@@ -201,22 +203,44 @@ async def _target(
     return found
 
 
+async def fill_serving(
+    engine: Engine, workspace_id: WorkspaceId, owed: Owed, beat: Heartbeat
+) -> None:
+    """Pay what is owed in the generation that serves, if there is one.
+
+    Raises `Unavailable` while the embedder is down.
+    """
+    async with engine.pool.reading(workspace_id) as db:
+        space = await generations.space(db, workspace_id)
+    if space.serving:
+        embedder = engine.embedders.of(identity_of(space.serving))
+        await _fill(engine, workspace_id, space.serving, embedder, owed, beat)
+
+
+async def see_paid(engine: Engine, db: Db, workspace_id: WorkspaceId, owed: Owed) -> None:
+    """Queue the job that pays what the serving generation still owes, if anything."""
+    serving = await generations.hold_serving(db, workspace_id)
+    if serving is None or await owed.lacking(
+        db, workspace_id, serving.number, after=UUID(int=0), limit=1
+    ):
+        await jobs.enqueue(db, workspace_id, [TEND], engine.now())
+
+
 async def _fill(
     engine: Engine,
     workspace_id: WorkspaceId,
     target: Generation,
     embedder: Embedder,
+    owed: Owed,
     beat: Heartbeat,
 ) -> None:
     after = UUID(int=0)
     while True:
         async with engine.pool.reading(workspace_id) as db:
-            batch = await generations.lacking(
-                db, workspace_id, target.number, after=after, limit=_BATCH
-            )
+            batch = await owed.lacking(db, workspace_id, target.number, after=after, limit=_BATCH)
         if not batch:
             return
-        await _embed_batch(engine, workspace_id, target, embedder, batch)
+        await _embed_batch(engine, workspace_id, target, embedder, owed, batch)
         await beat()
         after = batch[-1].id
 
@@ -226,36 +250,36 @@ async def _embed_batch(
     workspace_id: WorkspaceId,
     target: Generation,
     embedder: Embedder,
-    batch: Sequence[Lacking],
+    owed: Owed,
+    batch: Sequence[Owing],
 ) -> None:
     try:
-        found = await embedder.embed([each.content for each in batch], Purpose.PASSAGE)
+        found = await embedder.embed([each.text for each in batch], Purpose.PASSAGE)
     except Unavailable:
         # Down, or one text it will not have? If a plain text passes, it is the text.
         await embedder.embed([PROBE], Purpose.PASSAGE)
         if len(batch) > 1:
             for each in batch:
-                await _embed_batch(engine, workspace_id, target, embedder, [each])
+                await _embed_batch(engine, workspace_id, target, embedder, owed, [each])
             return
         async with engine.pool.writing(workspace_id) as db:
-            await generations.mark_refused(db, workspace_id, batch[0].id)
+            await owed.refuse(db, workspace_id, batch[0])
         return
     if any(len(vector) != target.dimension for vector in found):
         raise Unavailable("embedder")  # swapped under our hands; the next run finds out
-    embedded = [
-        (each.id, each.content_version, vector) for each, vector in zip(batch, found, strict=True)
-    ]
     async with engine.pool.writing(workspace_id) as db:
-        await vectors.insert_unchanged(db, workspace_id, target.number, embedded)
+        paid = list(zip(batch, found, strict=True))
+        await owed.pay(db, workspace_id, target.number, paid)
 
 
 async def _settle(engine: Engine, workspace_id: WorkspaceId, target: Generation) -> bool:
-    """Let the filled generation serve; False when a memory arrived meanwhile and lacks a vector."""
+    """Let the filled generation serve; False when something that arrived meanwhile lacks one."""
     now = engine.now()
     async with engine.pool.writing(workspace_id) as db:
         await generations.hold_for_switch(db, workspace_id)
-        if await generations.lacking(db, workspace_id, target.number, after=UUID(int=0), limit=1):
-            return False
+        for owed in EVERYTHING:
+            if await owed.lacking(db, workspace_id, target.number, after=UUID(int=0), limit=1):
+                return False
         if target.state == "filling" and await generations.switch(
             db, workspace_id, target.number, now
         ):
@@ -274,6 +298,7 @@ async def drop_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbea
     while True:
         async with engine.pool.writing(workspace_id) as db:
             dropped = await generations.drop_retired(db, workspace_id, _DROP_BATCH)
+            dropped += await chunks.drop_retired(db, workspace_id, _DROP_BATCH - dropped)
         if dropped < _DROP_BATCH:
             return
         await beat()

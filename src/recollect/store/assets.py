@@ -9,7 +9,6 @@ from psycopg.rows import class_row
 from recollect.domain import MemoryId, WorkspaceId
 from recollect.store.pool import Db
 
-PIECE_BYTES = 256 * 1024
 # An upload that has not ended by then never will.
 _ABANDONED = timedelta(hours=1)
 

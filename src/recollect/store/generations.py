@@ -87,6 +87,10 @@ _FORGIVE = """
     UPDATE memory SET vector_refused = false
     WHERE workspace_id = %(workspace_id)s AND vector_refused
 """
+_FORGIVE_CHUNKS = """
+    UPDATE chunk SET vector_refused = false
+    WHERE workspace_id = %(workspace_id)s AND vector_refused
+"""
 _BEGIN = """
     INSERT INTO generation (
         workspace_id, number, endpoint, model, dimension, fingerprint, state, created_at, served_at
@@ -112,6 +116,7 @@ async def begin(
 ) -> bool:
     """Open a new generation; False when another process was first."""
     await db.execute(_FORGIVE, {"workspace_id": workspace_id})
+    await db.execute(_FORGIVE_CHUNKS, {"workspace_id": workspace_id})
     cursor = await db.execute(
         _BEGIN,
         {
@@ -250,7 +255,7 @@ async def drop_retired(db: Db, workspace_id: WorkspaceId, limit: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a generation is: vectors really there, of memories that want one."""
+    """How far a generation is: vectors really there, of memories and chunks that want one."""
 
     workspace_id: WorkspaceId
     number: int
@@ -264,10 +269,14 @@ _PROGRESS = """
     SELECT g.workspace_id, g.number, g.model, g.state,
         (SELECT count(*) FROM memory_vector v
          WHERE v.workspace_id = g.workspace_id AND v.generation = g.number
-            AND v.deleted_at IS NULL) AS filled,
+            AND v.deleted_at IS NULL)
+        + (SELECT count(*) FROM chunk_vector cv
+           WHERE cv.workspace_id = g.workspace_id AND cv.generation = g.number) AS filled,
         (SELECT count(*) FROM memory m
          WHERE m.workspace_id = g.workspace_id AND m.wants_vector AND NOT m.vector_refused
-            AND m.deleted_at IS NULL) AS wanted
+            AND m.deleted_at IS NULL)
+        + (SELECT count(*) FROM chunk c
+           WHERE c.workspace_id = g.workspace_id AND NOT c.vector_refused) AS wanted
     FROM generation g
     WHERE g.workspace_id = %(workspace_id)s AND g.state IN ('serving', 'filling')
     ORDER BY g.number

@@ -2,7 +2,8 @@
 
 A statement that reads memories as `m` says `VISIBLE` and takes its values from `visible_to`; one
 that must also meet what has ended (a place in a list, a row to lock) says `IN_SIGHT`. The rows of
-`memory_vector` carry the same columns. Threads, as `t`, have `THREAD_IN_SIGHT`.
+`memory_vector` carry the same columns. Threads, as `t`, have `THREAD_IN_SIGHT`, documents, as `d`,
+`DOCUMENT_IN_SIGHT`.
 """
 
 from datetime import datetime
@@ -59,9 +60,17 @@ THREAD_IN_SIGHT = f"""
      OR t.project_id IN ({_OWN_PROJECTS}))
 """
 
+# A document is seen as a thread is; until all of it has arrived it is not there.
+DOCUMENT_IN_SIGHT = f"""
+    d.status <> 'uploading'
+    AND ((d.project_id IS NULL AND %(is_home)s)
+         OR d.user_id = %(user_id)s
+         OR d.project_id IN ({_OWN_PROJECTS}))
+"""
+
 
 def in_sight_of(caller: Caller) -> dict[str, Any]:
-    """The values `IN_SIGHT` and `THREAD_IN_SIGHT` name, and the workspace."""
+    """The values that the predicates of sight name, and the workspace."""
     return {
         "workspace_id": caller.workspace_id,
         "user_id": caller.user_id,

@@ -99,7 +99,7 @@ _SPEAKER = re.compile(r"([^:\n]+):\s")
 # against the average: a statement is not too long because it has two sentences. The 64 was chosen
 # while looking at LoCoMo, RealMem and LongMemEval.
 # In float8 throughout: a bare 2.2 is numeric, and its arithmetic took most of a search's time.
-_SATURATED = """
+SATURATED = """
     posting.frequency * 2.2::float8 / (posting.frequency + 1.2::float8 * (
         0.25::float8 + 0.75::float8 * greatest(1.0::float8, posting.length / 64.0::float8)))
 """
@@ -107,18 +107,9 @@ _SATURATED = """
 # The query's words are numbered, and one may have several forms (surface, stem): a word counts
 # once, by the form that fits best, and weighs what its commonest form does. A word that no memory
 # has weighs most: a question about unknown things is covered little. Of the terms in `rest`, which
-# are too common to be read through, only the number of memories is known here.
-_MATCHED = f"""
-    WITH tally AS (
-        SELECT greatest(sum(documents), 1)::float8 AS documents
-        FROM word_tally
-        WHERE workspace_id = %(workspace_id)s
-    ),
-    posting AS MATERIALIZED (
-        SELECT term, memory_id, frequency, length
-        FROM memory_word
-        WHERE workspace_id = %(workspace_id)s AND term = ANY(%(read)s)
-    ),
+# are too common to be read through, only the number of memories is known here. It stands behind a
+# `tally` of all there is and the `posting`s read, of memories or of something else.
+WEIGHED = f"""
     read AS (
         SELECT term, count(*) AS memories FROM posting GROUP BY term
     ),
@@ -141,7 +132,7 @@ _MATCHED = f"""
     ),
     matched AS MATERIALIZED (
         SELECT posting.memory_id, form.word, word.weight,
-            word.weight * max({_SATURATED}) AS value
+            word.weight * max({SATURATED}) AS value
         FROM posting
         JOIN form ON form.term = posting.term
         JOIN word ON word.word = form.word
@@ -150,6 +141,19 @@ _MATCHED = f"""
     scored AS (
         SELECT memory_id, sum(value) AS score FROM matched GROUP BY memory_id
     )
+"""
+_MATCHED = f"""
+    WITH tally AS (
+        SELECT greatest(sum(documents), 1)::float8 AS documents
+        FROM word_tally
+        WHERE workspace_id = %(workspace_id)s
+    ),
+    posting AS MATERIALIZED (
+        SELECT term, memory_id, frequency, length
+        FROM memory_word
+        WHERE workspace_id = %(workspace_id)s AND term = ANY(%(read)s)
+    ),
+    {WEIGHED}
 """
 
 # The best matches that the caller may find. Under a filter any match may be among them; without
@@ -189,7 +193,7 @@ _OWN = f"""
         FROM target
         JOIN matched ON matched.memory_id = target.memory_id
         UNION ALL
-        SELECT posting.memory_id, form.word, word.weight, word.weight * max({_SATURATED})
+        SELECT posting.memory_id, form.word, word.weight, word.weight * max({SATURATED})
         FROM memory_word posting
         JOIN form ON form.term = posting.term
         JOIN word ON word.word = form.word
@@ -376,7 +380,7 @@ _ALL = 2**31 - 1
 # How many postings a search reads through: with more, a common word in a large workspace would
 # cost more than it tells. The rarest words are read first and always one; the rest only add to
 # what those have found.
-_READABLE = 3_000
+READABLE = 3_000
 
 
 async def _asked(
@@ -392,7 +396,7 @@ async def _asked(
     """The values that `_MATCHED` and `_BEST` name."""
     forms = [(term, number) for number, word in enumerate(query) for term in word]
     common = await _common(db, caller.workspace_id, [term for term, _ in forms])
-    rest = _unreadable(query, common)
+    rest = too_common(query, common)
     is_narrowed = bool(phrases) or not wanted.is_open
     return {
         "terms": [term for term, _ in forms],
@@ -408,14 +412,14 @@ async def _asked(
     }
 
 
-def _unreadable(query: Sequence[Sequence[str]], common: Mapping[str, int]) -> frozenset[str]:
+def too_common(query: Sequence[Sequence[str]], common: Mapping[str, int]) -> frozenset[str]:
     """The terms of those words that are too common to be read through beside the others."""
     costs = sorted((sum(common.get(term, 0) for term in word), word) for word in query)
     spent = 0
     rest: set[str] = set()
     for place, (cost, word) in enumerate(costs):
         spent += cost
-        if place > 0 and spent > _READABLE:
+        if place > 0 and spent > READABLE:
             rest.update(word)
     # A form that a readable word shares is read for that one's sake.
     return frozenset(rest.difference(*(word for _, word in costs if not rest.issuperset(word))))

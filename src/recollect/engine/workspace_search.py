@@ -1,0 +1,181 @@
+"""Searching everything in a workspace at once: memories, documents and artifacts in one list."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeVar
+
+from recollect.domain import (
+    ANY,
+    Caller,
+    Chunk,
+    ChunkId,
+    DocumentKind,
+    Filter,
+    Memory,
+    MemoryId,
+    Right,
+)
+from recollect.engine import spaces
+from recollect.engine.core import Engine
+from recollect.engine.spaces import Asked
+from recollect.engine.words import Query, query_terms
+from recollect.errors import Invalid
+from recollect.store import chunks, memories, vectors, words
+from recollect.store.pool import Db
+
+# How far down each list candidates are taken, at the least.
+_DEPTH = 50
+# What is less relevant by meaning than this is left out, unless its words carry half the question.
+_LEAST_RELEVANCE = 0.3
+_LEAST_COVERAGE = 0.5
+# Words that fit lift what meaning found by up to so much of what it lacks, and find by themselves.
+_WORTH_OF_WORDS = 1 / 3
+
+
+Id = TypeVar("Id", MemoryId, ChunkId)
+
+
+class Kind(StrEnum):
+    """What a result is."""
+
+    MEMORY = "memory"
+    DECISION = "decision"
+    MILESTONE = "milestone"
+    DOCUMENT = "document"
+    ARTIFACT = "artifact"
+
+
+_OF_MEMORIES = frozenset({Kind.MEMORY, Kind.DECISION, Kind.MILESTONE})
+_OF_DOCUMENTS = frozenset({Kind.DOCUMENT, Kind.ARTIFACT})
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWorkspace:
+    """What to look for, among what, and which part of the list."""
+
+    query: str
+    limit: int = 10
+    offset: int = 0
+    # Empty: everything.
+    kinds: Collection[Kind] = ()
+    # Which memories may be found; documents are not narrowed by it.
+    wanted: Filter = ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A memory or a chunk of a document, and how relevant it is, 0 to 1."""
+
+    kind: Kind
+    found: Memory | Chunk
+    score: float
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was said, or its document brought in."""
+        return self.found.created_at
+
+
+async def search_workspace(engine: Engine, caller: Caller, ask: SearchWorkspace) -> list[Result]:
+    """What the caller may see of all kinds, best first; of each document its best chunks."""
+    caller.require(Right.READ)
+    if not ask.query.strip():
+        raise Invalid("`query` must not be empty.", field="query")
+    kinds = frozenset(ask.kinds) or frozenset(Kind)
+    # Before the transaction: no connection is held while a model thinks.
+    asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
+    query = query_terms(ask.query)
+    depth = max(_DEPTH, ask.offset + ask.limit)
+    found: list[Result] = []
+    async with engine.reading(caller) as db:
+        if kinds & _OF_MEMORIES:
+            found += await _memories(engine, db, caller, ask.wanted, query, asked, depth)
+        if kinds & _OF_DOCUMENTS:
+            found += await _chunks(db, caller, query, asked, depth)
+    found = [each for each in found if each.kind in kinds]
+    found.sort(key=lambda each: (-each.score, -each.created_at.timestamp(), str(each.found.id)))
+    return found[ask.offset : ask.offset + ask.limit]
+
+
+async def _memories(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    wanted: Filter,
+    query: Query,
+    asked: Asked | None,
+    depth: int,
+) -> list[Result]:
+    now = engine.now()
+    cosines: dict[MemoryId, float] = {}
+    matches = await words.search(
+        db, caller, query.words, wanted, limit=depth, wants_vector_only=True, now=now
+    )
+    coverage = {each.id: each.coverage for each in matches}
+    if asked:
+        near = await vectors.candidates(db, caller, asked.point, wanted, limit=depth, now=now)
+        cosines = {each.id: each.cosine for each in near}
+        rest = [each for each in coverage if each not in cosines]
+        cosines |= await vectors.cosines(db, caller.workspace_id, asked.point, rest)
+    scores = _scores(cosines, coverage, asked)
+    known = await memories.find_all(db, caller, list(scores), now)
+    return [Result(_kind_of(memory), memory, scores[each]) for each, memory in known.items()]
+
+
+async def _chunks(
+    db: Db, caller: Caller, query: Query, asked: Asked | None, depth: int
+) -> list[Result]:
+    cosines: dict[ChunkId, float] = {}
+    coverage = await chunks.matching(db, caller, query.words, limit=depth)
+    if asked:
+        cosines = await chunks.near(db, caller, asked.point, limit=depth)
+        rest = [each for each in coverage if each not in cosines]
+        cosines |= await chunks.cosines(db, caller.workspace_id, asked.point, rest)
+    scores = _scores(cosines, coverage, asked)
+    known = await chunks.find_all(db, caller, list(scores))
+    return [
+        Result(_DOCUMENT_KINDS[chunk.document_kind], chunk, scores[each])
+        for each, chunk in known.items()
+    ]
+
+
+_DOCUMENT_KINDS: Mapping[DocumentKind, Kind] = {
+    DocumentKind.UPLOAD: Kind.DOCUMENT,
+    DocumentKind.ARTIFACT: Kind.ARTIFACT,
+}
+
+
+def _kind_of(memory: Memory) -> Kind:
+    name = (memory.category or "").strip().lower()
+    return Kind(name) if name in _OF_MEMORIES else Kind.MEMORY
+
+
+def _scores(
+    cosines: Mapping[Id, float], coverage: Mapping[Id, float], asked: Asked | None
+) -> dict[Id, float]:
+    """How relevant each candidate is; those that neither meaning nor words speak for fall out."""
+    scores: dict[Id, float] = {}
+    for each in {**cosines, **coverage}:
+        cosine, covered = cosines.get(each), coverage.get(each, 0.0)
+        relevance = asked.embedder.relevance(cosine) if asked and cosine is not None else None
+        if (relevance or 0.0) >= _LEAST_RELEVANCE or covered >= _LEAST_COVERAGE:
+            scores[each] = relevant(relevance, covered)
+    return scores
+
+
+def relevant(relevance: float | None, coverage: float) -> float:
+    """One number from what meaning and words say, 0 to 1; without a vector, words alone count."""
+    if relevance is None:
+        return coverage
+    return relevance + (1 - relevance) * coverage * _WORTH_OF_WORDS
+
+
+def title_of(found: Memory | Chunk) -> str:
+    """What to call a result in a list."""
+    if isinstance(found, Memory):
+        return found.summary or found.category or "memory"
+    place = f", page {found.page}" if found.page else ""
+    heading = f": {found.heading}" if found.heading else ""
+    return f"{found.document_name}{place}{heading}"

@@ -1,0 +1,387 @@
+"""Chunks of documents: their words, their vectors, and the search over both.
+
+Vectors lie in the generations of the workspace's memories, and words are weighed as theirs are
+(`store.words`), but on the statistics of the chunks alone: a long document would otherwise change
+what every memory's words are worth.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from pgvector import HalfVector
+from psycopg.rows import class_row, kwargs_row
+
+from recollect.domain import Caller, Chunk, ChunkId, DocumentId, DocumentKind, WorkspaceId
+from recollect.store.pool import Db
+from recollect.store.vectors import Point
+from recollect.store.visible import DOCUMENT_IN_SIGHT, in_sight_of
+from recollect.store.words import READABLE, SATURATED, WEIGHED, too_common
+
+
+@dataclass(frozen=True, slots=True)
+class NewChunk:
+    """A chunk about to be stored, with its terms and how often each occurs."""
+
+    id: ChunkId
+    number: int
+    start: int
+    content: str
+    heading: str | None
+    page: int | None
+    terms: Mapping[str, int]
+
+
+_INSERT = """
+    INSERT INTO chunk (
+        workspace_id, id, document_id, number, start, content, heading, page, terms
+    ) VALUES (
+        %(workspace_id)s, %(id)s, %(document_id)s, %(number)s, %(start)s, %(content)s,
+        %(heading)s, %(page)s, %(terms)s
+    )
+"""
+_INSERT_WORDS = """
+    INSERT INTO chunk_word (workspace_id, term, chunk_id, frequency, length)
+    SELECT %(workspace_id)s, entry.term, %(id)s, entry.frequency, %(length)s
+    FROM unnest(%(terms)s::text[], %(frequencies)s::integer[]) AS entry (term, frequency)
+"""
+
+
+async def insert(
+    db: Db, workspace_id: WorkspaceId, document_id: DocumentId, new: Sequence[NewChunk]
+) -> None:
+    """Store chunks with their words."""
+    rows = [
+        {
+            "workspace_id": workspace_id,
+            "id": each.id,
+            "document_id": document_id,
+            "number": each.number,
+            "start": each.start,
+            "content": each.content,
+            "heading": each.heading,
+            "page": each.page,
+            "terms": list(each.terms),
+            "frequencies": list(each.terms.values()),
+            "length": sum(each.terms.values()),
+        }
+        for each in new
+    ]
+    async with db.cursor() as cursor:
+        await cursor.executemany(_INSERT, rows)
+        await cursor.executemany(_INSERT_WORDS, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A chunk's place in its document's text, and what it says."""
+
+    number: int
+    start: int
+    content: str
+
+
+_OF_DOCUMENT = """
+    SELECT number, start, content FROM chunk
+    WHERE workspace_id = %(workspace_id)s AND document_id = %(document_id)s
+        AND number >= %(first)s
+    ORDER BY number
+    LIMIT %(limit)s
+"""
+
+
+async def of_document(
+    db: Db, workspace_id: WorkspaceId, document_id: DocumentId, *, first: int, limit: int
+) -> list[Stretch]:
+    """A document's chunks in order, from a number on."""
+    values = {
+        "workspace_id": workspace_id,
+        "document_id": document_id,
+        "first": first,
+        "limit": limit,
+    }
+    async with db.cursor(row_factory=class_row(Stretch)) as cursor:
+        await cursor.execute(_OF_DOCUMENT, values)
+        return await cursor.fetchall()
+
+
+_IN_SIGHT = f"""
+    SELECT d.id FROM document d
+    WHERE d.workspace_id = %(workspace_id)s AND d.status = 'ready' AND {DOCUMENT_IN_SIGHT}
+"""
+
+# Exact, as with memories: `+ 0` hides the order from any index.
+_NEAR = f"""
+    WITH near AS (
+        SELECT v.chunk_id, (v.embedding <=> %(vector)s) + 0 AS distance
+        FROM chunk_vector v
+        WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
+            AND v.document_id IN ({_IN_SIGHT})
+        ORDER BY distance
+        LIMIT %(limit)s
+    )
+    SELECT near.chunk_id, 1 - near.distance AS cosine
+    FROM near
+    ORDER BY near.distance, near.chunk_id
+"""
+
+
+async def near(db: Db, caller: Caller, point: Point, *, limit: int) -> dict[ChunkId, float]:
+    """The chunks closest to a vector and their cosines, closest first."""
+    values = {
+        "generation": point.generation,
+        "vector": HalfVector(point.vector),
+        "limit": limit,
+        **in_sight_of(caller),
+    }
+    return dict(await (await db.execute(_NEAR, values)).fetchall())
+
+
+_COSINES = """
+    SELECT v.chunk_id, 1 - (v.embedding <=> %(vector)s)
+    FROM chunk_vector v
+    WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
+        AND v.chunk_id = ANY(%(ids)s)
+"""
+
+
+async def cosines(
+    db: Db, workspace_id: WorkspaceId, point: Point, ids: Sequence[ChunkId]
+) -> dict[ChunkId, float]:
+    """How near to a vector each of these chunks is, those that have one."""
+    if not ids:
+        return {}
+    values = {
+        "workspace_id": workspace_id,
+        "generation": point.generation,
+        "vector": HalfVector(point.vector),
+        "ids": list(ids),
+    }
+    return dict(await (await db.execute(_COSINES, values)).fetchall())
+
+
+# How many chunks have a term, counted no further than anybody would read.
+_COUNT = """
+    SELECT asked.term, counted.chunks
+    FROM unnest(%(terms)s::text[]) AS asked (term)
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS chunks FROM (
+            SELECT FROM chunk_word w
+            WHERE w.workspace_id = %(workspace_id)s AND w.term = asked.term
+            LIMIT %(most)s
+        ) AS first
+    ) AS counted
+"""
+# What is searched is called `memory_id` in the part that memories and chunks share.
+_MATCHES = f"""
+    WITH tally AS (
+        SELECT greatest(sum(chunk_count), 1)::float8 AS documents
+        FROM document
+        WHERE workspace_id = %(workspace_id)s
+    ),
+    posting AS MATERIALIZED (
+        SELECT term, chunk_id AS memory_id, frequency, length
+        FROM chunk_word
+        WHERE workspace_id = %(workspace_id)s AND term = ANY(%(read)s)
+    ),
+    {WEIGHED},
+    best AS MATERIALIZED (
+        SELECT scored.memory_id
+        FROM scored
+        JOIN chunk c ON c.workspace_id = %(workspace_id)s AND c.id = scored.memory_id
+        WHERE c.document_id IN ({_IN_SIGHT})
+        ORDER BY scored.score DESC, scored.memory_id
+        LIMIT %(limit)s
+    ),
+    own AS (
+        SELECT matched.memory_id, matched.weight, matched.value
+        FROM best
+        JOIN matched ON matched.memory_id = best.memory_id
+        UNION ALL
+        SELECT posting.chunk_id, word.weight, word.weight * max({SATURATED})
+        FROM chunk_word posting
+        JOIN form ON form.term = posting.term
+        JOIN word ON word.word = form.word
+        WHERE posting.workspace_id = %(workspace_id)s AND posting.term = ANY(%(rest)s)
+            AND posting.chunk_id = ANY(ARRAY(SELECT memory_id FROM best))
+        GROUP BY posting.chunk_id, form.word, word.weight
+    )
+    SELECT memory_id, sum(weight) / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage
+    FROM own
+    GROUP BY memory_id
+    ORDER BY sum(value) DESC, memory_id
+"""
+
+
+async def matching(
+    db: Db, caller: Caller, query: Sequence[Sequence[str]], *, limit: int
+) -> dict[ChunkId, float]:
+    """The best chunks by their words and which share of the query's weight each carries, 0 to 1.
+
+    The query is a list of words, each as its forms. Best by BM25 come first.
+    """
+    forms = [(term, number) for number, word in enumerate(query) for term in word]
+    if not forms:
+        return {}
+    values = {
+        "terms": [term for term, _ in forms],
+        "words": [number for _, number in forms],
+        "most": READABLE + 1,
+        "limit": limit,
+        **in_sight_of(caller),
+    }
+    counts: dict[str, int] = dict(await (await db.execute(_COUNT, values)).fetchall())
+    rest = too_common(query, counts)
+    values |= {
+        "counts": [counts.get(term, 0) if term in rest else 0 for term, _ in forms],
+        "read": [term for term, _ in forms if term not in rest],
+        "rest": list(rest),
+    }
+    return dict(await (await db.execute(_MATCHES, values)).fetchall())
+
+
+_FIND_ALL = f"""
+    SELECT c.id, c.document_id, d.code AS document_code, d.name AS document_name,
+        d.kind AS document_kind, c.number, c.content, c.heading, c.page, d.created_at
+    FROM chunk c
+    JOIN document d ON d.workspace_id = c.workspace_id AND d.id = c.document_id
+    WHERE c.workspace_id = %(workspace_id)s AND c.id = ANY(%(ids)s) AND d.status = 'ready'
+        AND {DOCUMENT_IN_SIGHT}
+"""
+
+
+async def find_all(db: Db, caller: Caller, ids: Sequence[ChunkId]) -> dict[ChunkId, Chunk]:
+    """Those of these chunks that the caller may see."""
+    if not ids:
+        return {}
+    async with db.cursor(row_factory=kwargs_row(_chunk)) as cursor:
+        await cursor.execute(_FIND_ALL, in_sight_of(caller) | {"ids": list(ids)})
+        return {each.id: each for each in await cursor.fetchall()}
+
+
+def _chunk(*, document_kind: str, **row: Any) -> Chunk:
+    return Chunk(document_kind=DocumentKind(document_kind), **row)
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A chunk that wants a vector in some generation."""
+
+    id: ChunkId
+    document_id: DocumentId
+    heading: str | None
+    content: str
+
+    @property
+    def embedded_text(self) -> str:
+        """What its vector is made of: a chunk under a heading is about what that says."""
+        return f"{self.heading}\n\n{self.content}" if self.heading else self.content
+
+
+# Whoever reads a document embeds it; nobody else does so at the same time.
+_LACKING = """
+    SELECT c.id, c.document_id, c.heading, c.content
+    FROM chunk c
+    WHERE c.workspace_id = %(workspace_id)s AND NOT c.vector_refused AND c.id > %(after)s
+        AND CASE WHEN %(document_id)s::uuid IS NULL
+            THEN EXISTS (
+                SELECT FROM document d
+                WHERE d.workspace_id = %(workspace_id)s AND d.id = c.document_id
+                    AND d.status = 'ready')
+            ELSE c.document_id = %(document_id)s END
+        AND NOT EXISTS (
+            SELECT FROM chunk_vector v
+            WHERE v.workspace_id = %(workspace_id)s AND v.chunk_id = c.id
+                AND v.generation = %(generation)s
+        )
+    ORDER BY c.id
+    LIMIT %(limit)s
+"""
+
+
+async def lacking(
+    db: Db,
+    workspace_id: WorkspaceId,
+    generation: int,
+    *,
+    after: UUID,
+    limit: int,
+    document_id: DocumentId | None = None,
+) -> list[Lacking]:
+    """Chunks of one document, or of all that are ready, without a vector, by id."""
+    values = {
+        "workspace_id": workspace_id,
+        "generation": generation,
+        "after": after,
+        "limit": limit,
+        "document_id": document_id,
+    }
+    async with db.cursor(row_factory=class_row(Lacking)) as cursor:
+        await cursor.execute(_LACKING, values)
+        return await cursor.fetchall()
+
+
+# The chunk is held: one that is being deleted gets no vector.
+_INSERT_VECTOR = """
+    INSERT INTO chunk_vector (workspace_id, chunk_id, generation, document_id, embedding)
+    SELECT c.workspace_id, c.id, %(generation)s, c.document_id, %(embedding)s
+    FROM chunk c
+    WHERE c.workspace_id = %(workspace_id)s AND c.id = %(id)s
+    FOR KEY SHARE
+    ON CONFLICT (workspace_id, chunk_id, generation)
+    DO UPDATE SET embedding = EXCLUDED.embedding
+"""
+
+
+async def insert_vectors(
+    db: Db,
+    workspace_id: WorkspaceId,
+    generation: int,
+    embedded: Sequence[tuple[ChunkId, NDArray[np.float32]]],
+) -> None:
+    """Store vectors of chunks in one generation; a chunk that has gone is left out."""
+    async with db.cursor() as cursor:
+        await cursor.executemany(
+            _INSERT_VECTOR,
+            [
+                {
+                    "workspace_id": workspace_id,
+                    "id": chunk_id,
+                    "generation": generation,
+                    "embedding": HalfVector(vector),
+                }
+                for chunk_id, vector in embedded
+            ],
+        )
+
+
+_REFUSED = """
+    UPDATE chunk SET vector_refused = true
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+"""
+
+
+async def mark_refused(db: Db, workspace_id: WorkspaceId, chunk_id: ChunkId) -> None:
+    """Remember that the embedder will not have this text."""
+    await db.execute(_REFUSED, {"workspace_id": workspace_id, "id": chunk_id})
+
+
+_DROP_RETIRED = """
+    DELETE FROM chunk_vector v
+    WHERE v.workspace_id = %(workspace_id)s AND (v.chunk_id, v.generation) IN (
+        SELECT old.chunk_id, old.generation
+        FROM chunk_vector old
+        JOIN generation g ON g.workspace_id = old.workspace_id AND g.number = old.generation
+        WHERE old.workspace_id = %(workspace_id)s AND g.state = 'retired'
+        LIMIT %(limit)s
+    )
+"""
+
+
+async def drop_retired(db: Db, workspace_id: WorkspaceId, limit: int) -> int:
+    """Delete some vectors of retired generations; return how many."""
+    values = {"workspace_id": workspace_id, "limit": limit}
+    return (await db.execute(_DROP_RETIRED, values)).rowcount

@@ -1,0 +1,192 @@
+"""Reading: types by their bytes, the text of each, chunks that lose nothing, and no way out."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.reading.child import read
+from recollect.reading.chunks import chunks_of_markdown, chunks_of_text
+from recollect.reading.process import read_document
+from recollect.reading.types import Type
+from recollect.reading.values import CHUNK_CHARACTERS, Piece, Reading, Unreadable
+from tests.support.papers import (
+    UNTIDY,
+    archive,
+    docx,
+    entity_bomb,
+    paragraph,
+    pdf,
+    pdf_of,
+    piecewise,
+)
+
+pytestmark = pytest.mark.anyio
+
+PAGE = """<!DOCTYPE html><html><head><title>Tea</title><style>p{}</style></head><body>
+<div>First</div>second <b>bold</b><p>Third</p><ul><li>one</li><li>two</li></ul>
+<table><tr><td>a</td><td>b</td></tr></table><pre>x =  1</pre><script>steal()</script></body></html>"""
+
+
+async def in_process(name: str, data: bytes) -> Reading:
+    return await read_document(name, piecewise(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "media_type", "pieces"),
+    [
+        ("a.txt", b"Plain words.", "text/plain", [Piece(0, "Plain words.")]),
+        ("a.txt", "Grüße".encode("cp1252"), "text/plain", [Piece(0, "Grüße")]),
+        ("a.txt", "Grüße".encode("utf-16"), "text/plain", [Piece(0, "Grüße")]),
+        ("a.py", b"def f():\n    return 1\n", "text/plain", [Piece(0, "def f():\n    return 1\n")]),
+        ("a.md", b"# Tea\n\nGreen.", "text/markdown", [Piece(0, "# Tea\n\nGreen.", "Tea")]),
+        (
+            "whatever.pdf",
+            PAGE.encode(),
+            "text/html",
+            [
+                Piece(
+                    0,
+                    "# Tea\n\nFirst\n\nsecond bold\n\nThird\n\n- one\n\n- two\n\na | b\n\nx =  1",
+                    "Tea",
+                )
+            ],
+        ),
+        (
+            "no suffix",
+            docx(paragraph("Tea", "Heading1") + paragraph("Green.")),
+            Type.DOCX.value,
+            [Piece(0, "# Tea\n\nGreen.", "Tea")],
+        ),
+        (
+            "a.txt",
+            pdf("Green tea", "Black tea"),
+            "application/pdf",
+            [Piece(0, "Green tea\n\nBlack tea", page=1)],
+        ),
+        ("a.txt", UNTIDY, "application/octet-stream", []),
+        ("a.docx", archive(inner=archive(more="x")), "application/zip", []),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "image/png", []),
+    ],
+)
+async def test_S62_a_file_is_what_its_bytes_are(
+    name: str, data: bytes, media_type: str, pieces: list[Piece]
+) -> None:
+    assert await in_process(name, data) == Reading(media_type, pieces)
+
+
+async def test_a_pdf_without_text_is_kept_and_says_so() -> None:
+    assert await in_process("scan.pdf", pdf("")) == Reading(
+        "application/pdf", [], "No text was found in it."
+    )
+
+
+THIN = docx(paragraph("a") * 1_000_000)
+SLOW = pdf_of([b"BT /F1 12 Tf " + b"(a) Tj T* " * 2_000_000 + b"ET"])
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("bomb.docx", THIN, "The archive unpacks to far more than it seems to hold."),
+        (
+            "entities.docx",
+            entity_bomb(),
+            "The document declares entities, which no word processor writes.",
+        ),
+        ("cut.docx", docx(paragraph("a"))[:150], "The archive is damaged."),
+        ("open.docx", docx("<w:p>"), "The document is damaged."),
+        ("cut.pdf", pdf("a")[:80], "The PDF is damaged."),
+    ],
+)
+async def test_S62_what_was_made_to_break_its_reader_is_refused(
+    name: str, data: bytes, why: str
+) -> None:
+    with pytest.raises(Unreadable) as refused:
+        await in_process(name, data)
+
+    assert str(refused.value) == why
+
+
+async def test_S62_a_reader_that_takes_too_long_is_ended() -> None:
+    reading = read_document("slow.pdf", piecewise(SLOW), patience=timedelta(seconds=0.6))
+
+    with pytest.raises(Unreadable, match="more time or memory"):
+        await reading
+
+
+@pytest.mark.parametrize(
+    ("act", "ending"),
+    [
+        ("import socket; socket.socket()", "PermissionError"),
+        ("import subprocess; subprocess.run(['true'])", "PermissionError"),
+        ("open('/tmp/written-by-a-reader', 'w')", "PermissionError"),
+        ("import os; os.remove('/tmp/somebody-elses')", "PermissionError"),
+        ("x = bytearray(600 * 1024 * 1024)", "MemoryError"),
+    ],
+)
+async def test_S62_a_reader_reaches_nobody_and_starts_nothing(act: str, ending: str) -> None:
+    code = f"from recollect.reading.confine import confine; confine(); {act}"
+
+    ended = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+
+    assert ended.returncode != 0
+    assert ending in ended.stderr
+
+
+async def test_S62_the_kernel_refuses_a_socket_whoever_asks_for_it() -> None:
+    # By the C library, past the interpreter, as hijacked native code would.
+    code = (
+        "import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
+        "from recollect.reading.confine import _refuse_calls; _refuse_calls(); "
+        f"print(libc.socket({int(socket.AF_INET)}, {int(socket.SOCK_STREAM)}, 0), ctypes.get_errno())"
+    )
+
+    ended = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert ended.stdout == "-1 1\n"
+
+
+def rejoined(pieces: list[Piece]) -> str:
+    text, end = "", 0
+    for piece in pieces:
+        text += piece.content[max(end - piece.start, 0) :]
+        end = piece.start + len(piece.content)
+    return text
+
+
+written = st.lists(
+    st.text(min_size=0, max_size=30)
+    | st.sampled_from(["\n\n", "\n# Head\n", "```\n", " ", "wörter "]),
+    max_size=40,
+).map(lambda parts: "".join(parts) * 40)
+
+
+@given(text=written, cut=st.sampled_from([chunks_of_markdown, chunks_of_text]))
+def test_chunks_put_together_again_are_the_text(
+    text: str, cut: Callable[[str], list[Piece]]
+) -> None:
+    pieces = cut(text)
+
+    assert rejoined(pieces) == text
+    assert all(len(each.content) <= CHUNK_CHARACTERS for each in pieces)
+
+
+def test_a_chunk_knows_the_headings_it_stands_under_and_none_of_code() -> None:
+    long = "word " * 400
+    text = f"# Guide\n\n{long}\n\n## Set-up\n\n{long}\n\n```\n# a comment\n```\n\n{long}"
+
+    assert {each.heading for each in read("guide.md", text.encode()).pieces} == {
+        "Guide",
+        "Guide > Set-up",
+    }
