@@ -235,10 +235,11 @@ async def test_the_same_upload_is_the_document_that_is_there(
 async def test_a_failed_document_is_tried_once_more_when_it_is_sent_again(
     engine: Engine, caller: Caller
 ) -> None:
-    first = await upload(engine, caller, "a.docx", entity_bomb())
+    bomb = entity_bomb()
+    first = await upload(engine, caller, "a.docx", bomb)
     await work(engine)
 
-    second = await upload(engine, caller, "a.docx", entity_bomb())
+    second = await upload(engine, caller, "a.docx", bomb)
 
     assert (second.id, second.status) == (first.id, DocumentStatus.WAITING)
     await work(engine)
