@@ -44,7 +44,7 @@ async def test_a_search_that_leaves_common_words_unread_scores_them_all_the_same
     before = {each.id: each for each in await found(engine, full, "Ana tea kettle")}
 
     monkeypatch.setattr(words, "_COMMON_FROM", 10)
-    monkeypatch.setattr(words, "_READABLE", 20)
+    monkeypatch.setattr(words, "READABLE", 20)
     await count_words(engine, full.workspace_id, beat)
     after = await found(engine, full, "Ana tea kettle")
 
@@ -60,7 +60,7 @@ async def test_a_query_of_common_words_alone_is_answered_by_the_rarest(
     engine: Engine, full: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(words, "_COMMON_FROM", 10)
-    monkeypatch.setattr(words, "_READABLE", 1)
+    monkeypatch.setattr(words, "READABLE", 1)
     await count_words(engine, full.workspace_id, beat)
 
     assert len(await found(engine, full, "green tea")) == 30

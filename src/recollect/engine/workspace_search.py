@@ -109,17 +109,16 @@ async def _memories(
     depth: int,
 ) -> list[Result]:
     now = engine.now()
-    cosines: dict[MemoryId, float] = {}
-    matches = await words.search(
-        db, caller, query.words, wanted, limit=depth, wants_vector_only=True, now=now
-    )
-    coverage = {each.id: each.coverage for each in matches}
+    near: list[MemoryId] = []
     if asked:
-        near = await vectors.candidates(db, caller, asked.point, wanted, limit=depth, now=now)
-        cosines = {each.id: each.cosine for each in near}
-        rest = [each for each in coverage if each not in cosines]
-        cosines |= await vectors.cosines(db, caller.workspace_id, asked.point, rest)
-    scores = _scores(cosines, coverage, asked)
+        found = await vectors.candidates(db, caller, asked.point, wanted, limit=depth, now=now)
+        near = [each.id for each in found]
+    point = asked.point if asked else None
+    matches = await words.search_around(
+        db, caller, query.words, wanted, near, point, limit=depth, now=now
+    )
+    cosines = {each.id: each.cosine for each in matches if each.cosine is not None}
+    scores = _scores(cosines, {each.id: each.coverage for each in matches}, asked)
     known = await memories.find_all(db, caller, list(scores), now)
     return [Result(_kind_of(memory), memory, scores[each]) for each, memory in known.items()]
 
