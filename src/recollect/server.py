@@ -17,6 +17,7 @@ from recollect.doors import docs
 from recollect.doors.alumia import app as alumia
 from recollect.doors.cookies import Cookies
 from recollect.doors.dashboard import app as dashboard
+from recollect.doors.dashboard.turns import Turns
 from recollect.doors.front import Door, Front, bearer
 from recollect.doors.informer import app as informer
 from recollect.doors.limits import Limiter
@@ -50,6 +51,7 @@ class Server:
         self.health = Health(engine)
         self.worker = Worker(engine, slots=settings.workers, measures=self.measures)
         self._mcp = Mcp(engine, settings.names)
+        self.turns = Turns()
         cookies = Cookies(self._sign_ins(settings), is_https=settings.https)
         self.doors: list[Door] = [
             alumia.door(engine),
@@ -59,7 +61,7 @@ class Server:
             tools.door(engine),
             agents.door(engine),
             self._mcp.door,
-            dashboard.door(engine, cookies, self._people(settings)),
+            dashboard.door(engine, cookies, self._people(settings), self.turns),
         ]
         self.app: ASGIApp = Front(
             self.doors,
@@ -97,6 +99,7 @@ class Server:
             yield
         finally:
             self.health.is_leaving = True
+            await self.turns.close()
             await end(tasks)
 
     async def _listen(self) -> None:

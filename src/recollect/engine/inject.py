@@ -57,6 +57,15 @@ class Remembered:
     injection: Injection | None = None
     took_ms: float = 0.0
 
+    @property
+    def noted(self) -> list[dict[str, Any]]:
+        """What is kept with the answer: which memories, by what, how relevant; never their text."""
+        found = [
+            {"memory": str(hit.memory.id), "by": hit.found_by, "score": round(hit.score, 4)}
+            for hit in self.recalled
+        ]
+        return found + [{"memory": str(each.id), "by": "pinned"} for each in self.pinned]
+
 
 async def remember(
     engine: Engine, caller: Caller, context: Context, messages: Sequence[Message], seed: str

@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
-from uuid import UUID
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from recollect.domain import NOWHERE, Caller, Ref, Right, UserId, WorkspaceId, parse_ref
+from recollect.domain import NOWHERE, Caller, Ref, Right, UserId, parse_ref
 from recollect.engine.contexts import Context, enter
 from recollect.engine.core import Clock, Engine
 from recollect.engine.keys import HASHER, hash_password
+from recollect.engine.workspaces import list_places
 from recollect.errors import Invalid, NotFound, RateLimited, Unauthenticated
 from recollect.store import sign_ins, threads
 from recollect.store.pool import Pool
-from recollect.store.sign_ins import Account, Known, Place, SignIn, Tries
+from recollect.store.sign_ins import Account, Known, SignIn, Tries
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -102,6 +102,7 @@ class SignIns:
             workspace_id=found.workspace_id or NOWHERE,
             rights=rights,
             label=LABEL,
+            is_unbound=True,
         )
 
     async def sign_out(self, token: str | None) -> None:
@@ -208,27 +209,14 @@ async def introduce(engine: Engine, caller: Caller) -> Known:
     return found
 
 
-async def list_places(engine: Engine, caller: Caller) -> list[Place]:
-    """The workspaces a caller may be in, the default one first."""
-    async with engine.pool.everywhere() as db:
-        return await sign_ins.places(db, caller.user_id)
-
-
-async def enter_workspace(engine: Engine, caller: Caller, workspace_id: UUID) -> Caller:
-    """The caller in this workspace; raise `NotFound` where they may not be."""
-    if all(each.id != workspace_id for each in await list_places(engine, caller)):
-        raise NotFound("workspace")
-    return replace(caller, workspace_id=WorkspaceId(workspace_id))
-
-
 async def enter_chat(engine: Engine, caller: Caller, name: str) -> Caller:
     """The caller in this chat and its workspace; raise `NotFound` where they may not be.
 
     A chat has an id in several spellings; one that began elsewhere also has its name from there.
     """
     ref = parse_ref(name, "chat_", "chat-", "sess_", "conv_") or Ref()
+    places = await list_places(engine, caller)
     async with engine.pool.everywhere() as db:
-        places = await sign_ins.places(db, caller.user_id)
         found = await threads.locate(db, [each.id for each in places], ref, name)
     if found is None:
         raise NotFound("chat")

@@ -291,9 +291,11 @@ class _Turn:
     async def _answered(self, db: Db, *, is_done: bool) -> Message | None:
         if not self._said.strip():
             return None
-        about = {"model": self._route.model} | ({} if is_done else {"incomplete": True})
+        about: Object = {"model": self._route.model} | ({} if is_done else {"incomplete": True})
         if self._ask.kind in kinds.INSTRUCTIONS:
             about["kind"] = self._ask.kind
+        if self._remembered.recalled or self._remembered.pinned:
+            about["injected"] = self._remembered.noted
         return await self._append(db, NewMessage("assistant", self._said, metadata=about))
 
     async def _outcome(self, db: Db) -> Lesson | None:

@@ -85,20 +85,17 @@ class SignIn:
 
 
 # While the workspaces of an org are not told apart, its default one is everybody's there.
-_MAY_BE_IN = """
-    w.org_id = u.org_id AND w.archived_at IS NULL
-    AND (u.is_admin OR (w.is_default AND NOT o.workspaces_on) OR EXISTS (
-        SELECT FROM workspace_member own
-        WHERE own.workspace_id = w.id AND own.user_id = u.id))
-"""
 # everywhere: a cookie says who somebody is before any workspace is named.
-_FIND = f"""
+_FIND = """
     SELECT s.digest, s.user_id, u.org_id, u.is_admin, w.id AS workspace_id, s.last_seen_at,
         s.expires_at
     FROM sign_in s
     JOIN app_user u ON u.id = s.user_id
     JOIN org o ON o.id = u.org_id
-    LEFT JOIN workspace w ON w.is_default AND {_MAY_BE_IN}
+    LEFT JOIN workspace w ON w.org_id = o.id AND w.is_default AND w.archived_at IS NULL
+        AND (u.is_admin OR NOT o.workspaces_on OR EXISTS (
+            SELECT FROM workspace_member own
+            WHERE own.workspace_id = w.id AND own.user_id = u.id))
     WHERE s.digest = %(digest)s AND u.archived_at IS NULL AND o.archived_at IS NULL
 """
 
@@ -198,33 +195,6 @@ async def clear_tries(db: Db, subject: bytes) -> None:
 async def take_back_try(db: Db, subject: bytes) -> None:
     """A try that was counted beforehand did not fail."""
     await db.execute(_TAKE_BACK, {"subject": subject})
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A workspace that a user may be in."""
-
-    id: WorkspaceId
-    name: str
-    is_default: bool
-
-
-# everywhere: which workspaces there are for somebody who is signed in.
-_PLACES = f"""
-    SELECT w.id, w.name, w.is_default
-    FROM app_user u
-    JOIN org o ON o.id = u.org_id
-    JOIN workspace w ON {_MAY_BE_IN}
-    WHERE u.id = %(user_id)s AND u.archived_at IS NULL
-    ORDER BY w.is_default DESC, w.created_at, w.id
-"""
-
-
-async def places(db: Db, user_id: UserId) -> list[Place]:
-    """The workspaces a user may be in, the default one first."""
-    async with db.cursor(row_factory=class_row(Place)) as cursor:
-        await cursor.execute(_PLACES, {"user_id": user_id})
-        return await cursor.fetchall()
 
 
 @dataclass(frozen=True, slots=True)

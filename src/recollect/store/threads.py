@@ -248,6 +248,48 @@ async def listed(
     return found, row[0] if row else 0
 
 
+# Chats: what was talked in, or was begun to be. Sessions that only hold state are none.
+_CHATS = f"""
+    SELECT {_COLUMNS} FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s
+        AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}
+        AND (t.message_count > 0 OR t.agent = %(agent)s)
+        AND (%(words)s::text IS NULL OR position(%(words)s in lower(t.name)) > 0 OR EXISTS (
+            SELECT FROM message said
+            WHERE said.workspace_id = %(workspace_id)s AND said.thread_id = t.id
+                AND position(%(words)s in lower(said.content)) > 0))
+        AND (%(after_at)s::timestamptz IS NULL
+             OR (t.updated_at, t.id) < (%(after_at)s, %(after_id)s::uuid))
+    ORDER BY t.updated_at DESC, t.id DESC
+    LIMIT %(limit)s
+"""
+
+
+async def chats(
+    db: Db,
+    caller: Caller,
+    *,
+    agent: str,
+    words: str | None,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+    now: datetime,
+) -> list[Thread]:
+    """Chats by their last change, those that hold these words, from just behind a place on."""
+    after_at, after_id = after or (None, None)
+    values: dict[str, Any] = {
+        "agent": agent,
+        "words": words and words.lower(),
+        "after_at": after_at,
+        "after_id": after_id,
+        "limit": limit,
+        **visible_to(caller, now),
+    }
+    async with db.cursor(row_factory=class_row(Thread)) as cursor:
+        await cursor.execute(_CHATS, values)
+        return await cursor.fetchall()
+
+
 _RENAME = """
     UPDATE thread
     SET name = %(name)s, pinned = %(pinned)s, metadata = %(metadata)s, updated_at = %(updated_at)s

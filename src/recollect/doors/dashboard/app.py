@@ -5,9 +5,10 @@ from starlette.datastructures import Headers
 
 from recollect import __version__
 from recollect.doors.cookies import Cookies
-from recollect.doors.dashboard import memories, signin
+from recollect.doors.dashboard import chats, memories, signin
 from recollect.doors.dashboard.errors import answer
 from recollect.doors.dashboard.page import Page
+from recollect.doors.dashboard.turns import Turns
 from recollect.doors.front import MIB, Door
 from recollect.doors.furnish import furnish
 from recollect.doors.limits import Limiter
@@ -17,7 +18,7 @@ PREFIXES = ("/chat/api", "/login", "/logout", "/ui", "/")
 _OPEN = ("/", "/login", "/logout", "/ui")
 
 
-def door(engine: Engine, cookies: Cookies, limiter: Limiter) -> Door:
+def door(engine: Engine, cookies: Cookies, limiter: Limiter, turns: Turns) -> Door:
     """The door, ready to be hung."""
     app = FastAPI(
         title="Recollect: the dashboard",
@@ -27,9 +28,15 @@ def door(engine: Engine, cookies: Cookies, limiter: Limiter) -> Door:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        routes=[*Page().routes(), *signin.router.routes, *memories.router.routes],
+        routes=[
+            *Page().routes(),
+            *signin.router.routes,
+            *chats.router.routes,
+            *memories.router.routes,
+        ],
     )
     app.state.cookies = cookies
+    app.state.turns = turns
     scheme = {"cookie": {"type": "apiKey", "in": "cookie", "name": cookies.name}}
     furnish(app, engine, answer, scheme, is_repeatable=False)
     return Door(

@@ -7,7 +7,8 @@ from fastapi import Depends
 from recollect.domain import Caller, Ref
 from recollect.doors.dashboard import wire
 from recollect.doors.furnish import CallerOf, EngineOf
-from recollect.engine.signin import enter_chat, enter_workspace
+from recollect.engine.signin import enter_chat
+from recollect.engine.workspaces import enter_place
 
 _STATUSES = (400, 403, 404, 405, 409, 413, 415, 429, 500, 503)
 _PAGE = {"content": {"text/html": {"schema": {"type": "string"}}}}
@@ -18,7 +19,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 async def _inside(engine: EngineOf, caller: CallerOf, workspace_id: str) -> Caller:
-    return await enter_workspace(engine, caller, wire.read_workspace_id(workspace_id))
+    return await enter_place(engine, caller, wire.read_workspace_id(workspace_id))
 
 
 async def _chatting(engine: EngineOf, caller: CallerOf, chat_id: str) -> Caller:

@@ -12,7 +12,8 @@ from recollect.doors.dashboard.common import RESPONSES
 from recollect.doors.dashboard.errors import wrong_sign_in
 from recollect.doors.furnish import CallerOf, EngineOf
 from recollect.engine.catalogue import default_model, list_models
-from recollect.engine.signin import introduce, list_places
+from recollect.engine.signin import introduce
+from recollect.engine.workspaces import list_places
 from recollect.errors import Unauthenticated
 
 # The page opens whether or not an upstream says in time what it has.

@@ -1,0 +1,106 @@
+"""The routes of chats, of what was said in them, and of turns."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from recollect.domain import parse_ref
+from recollect.doors.cursors import cursor_at, place_of
+from recollect.doors.dashboard import wire
+from recollect.doors.dashboard.common import RESPONSES, Chatting, here
+from recollect.doors.dashboard.turns import TurnStream
+from recollect.doors.furnish import CallerOf, EngineOf
+from recollect.doors.values import clamped
+from recollect.engine.chats import ChangeChat, change_chat
+from recollect.engine.talk import Say, ask_of, begin_chat, end_chat, list_talks, said_in
+from recollect.engine.threads import get_thread
+from recollect.engine.workspaces import enter_place
+from recollect.errors import Invalid
+
+_USUAL, _MOST = 20, 100
+
+router = APIRouter(responses=RESPONSES)
+
+
+@router.get("/chat/api/chats")
+async def get_chats(
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.ChatParameters, Query()]
+) -> wire.Page[wire.ChatObject]:
+    """Chats of a workspace, the latest first; of the default one where none is named."""
+    if parameters.workspace:
+        wanted = wire.read_workspace_id(parameters.workspace)
+        caller = await enter_place(engine, caller, wanted)
+    asked = {"q": parameters.q, "in": caller.workspace_id}
+    found, has_more = await list_talks(
+        engine,
+        caller,
+        words=parameters.q,
+        after=place_of(parameters.cursor, caller, asked),
+        limit=clamped(parameters.limit, default=_USUAL, most=_MOST),
+    )
+    last = found[-1] if has_more else None
+    return wire.Page(
+        items=[wire.from_thread(each) for each in found],
+        next_cursor=cursor_at((last.updated_at, last.id), caller, asked) if last else None,
+        has_more=has_more,
+    )
+
+
+@router.post("/chat/api/chats", status_code=201)
+async def create_chat(engine: EngineOf, caller: CallerOf, body: wire.NewChat) -> wire.ChatObject:
+    """Begin a chat, in the default workspace where none is named."""
+    if body.workspace_id is not None:
+        wanted = wire.read_workspace_id(body.workspace_id)
+        caller = await enter_place(engine, caller, wanted)
+    return wire.from_thread(await begin_chat(engine, caller, body.title))
+
+
+@router.get("/chat/api/chats/{chat_id}")
+async def get_chat(engine: EngineOf, caller: Chatting) -> wire.ChatObject:
+    """One chat."""
+    return wire.from_thread(await get_thread(engine, caller, here(caller)))
+
+
+@router.patch("/chat/api/chats/{chat_id}")
+async def rename_chat(engine: EngineOf, caller: Chatting, body: wire.ChatChange) -> wire.ChatObject:
+    """Give a chat another title."""
+    return wire.from_thread(
+        await change_chat(engine, caller, here(caller), ChangeChat(name=body.title))
+    )
+
+
+@router.delete("/chat/api/chats/{chat_id}", status_code=204)
+async def delete_chat(engine: EngineOf, caller: Chatting) -> None:
+    """Delete a chat and all that was said in it; what was learnt there stays."""
+    await end_chat(engine, caller, here(caller))
+
+
+@router.get("/chat/api/chats/{chat_id}/messages")
+async def get_messages(
+    engine: EngineOf, caller: Chatting, parameters: Annotated[wire.PageParameters, Query()]
+) -> wire.Page[wire.MessageObject]:
+    """What was said last, oldest first; the cursor leads to what was said before."""
+    before = parse_ref(parameters.cursor, "msg_") if parameters.cursor else None
+    if parameters.cursor and before is None:
+        raise Invalid("`cursor` is none of ours.", field="cursor")
+    limit = clamped(parameters.limit, default=_USUAL, most=_MOST)
+    told, has_more = await said_in(engine, caller, here(caller), before=before, limit=limit)
+    return wire.Page(
+        items=[wire.from_told(each) for each in told],
+        next_cursor=wire.message_id(told[0].message.code) if has_more else None,
+        has_more=has_more,
+    )
+
+
+@router.post(
+    "/chat/api/chats/{chat_id}/turns",
+    response_model=None,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def take_turn(
+    request: Request, engine: EngineOf, caller: Chatting, body: wire.NewTurn
+) -> TurnStream:
+    """Say something and hear the answer as it comes, as a stream of events."""
+    say = Say(body.content, kind=body.kind, model=body.model, is_temporary=body.temporary)
+    ask = await ask_of(engine, caller, here(caller), say)
+    return request.app.state.turns.begin(engine, caller, ask)

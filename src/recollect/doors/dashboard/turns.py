@@ -1,0 +1,189 @@
+"""Turns on their way to the page. A turn runs by itself; the page listens for as long as it likes.
+
+Whoever goes away in the middle finds the whole answer in the chat when they come back.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from typing import Any, cast
+
+import structlog
+from starlette.responses import StreamingResponse
+
+from recollect.domain import Caller, Message, UserId
+from recollect.doors.dashboard import wire
+from recollect.doors.dashboard.errors import answer
+from recollect.engine.core import Engine
+from recollect.engine.inject import Remembered
+from recollect.engine.learn import Lesson, learn_now
+from recollect.engine.shelf import shown
+from recollect.engine.talk import Told, shown_of, with_memories
+from recollect.engine.turn import Ask, Begun, Mode, Object, Ran, Sink, run_turn
+from recollect.errors import Failure, RateLimited
+from recollect.logs import frames
+
+# As many tabs as anybody talks in at once.
+_MOST_AT_ONCE = 8
+_HEARTBEAT_SECONDS = 15.0
+_ALIVE = b": keep-alive\n\n"
+_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+_log = structlog.get_logger(__name__)
+
+Events = asyncio.Queue[bytes | None]
+
+
+class TurnStream(StreamingResponse):
+    """The events of one turn, until its end or until nobody listens."""
+
+    media_type = "text/event-stream"
+
+
+class Turns:
+    """The turns that are under way in this process."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: Counter[UserId] = Counter()
+
+    def begin(self, engine: Engine, caller: Caller, ask: Ask) -> TurnStream:
+        """Start a turn; raise `RateLimited` when this user has too many under way."""
+        if self._open[caller.user_id] >= _MOST_AT_ONCE:
+            raise RateLimited(timedelta(seconds=5))
+        events: Events = asyncio.Queue()
+        self._open[caller.user_id] += 1
+        task = asyncio.create_task(_run(engine, caller, ask, events))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(done, caller.user_id))
+        return TurnStream(_listen(events), headers=_HEADERS)
+
+    def _ended(self, task: asyncio.Task[None], user_id: UserId) -> None:
+        self._tasks.discard(task)
+        self._open[user_id] -= 1
+        if not self._open[user_id]:
+            del self._open[user_id]
+
+    async def close(self) -> None:
+        """Break off what is under way; what was said so far is written down, marked as cut off."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _listen(events: Events) -> AsyncGenerator[bytes]:
+    while True:
+        try:
+            async with asyncio.timeout(_HEARTBEAT_SECONDS):
+                event = await events.get()
+        except TimeoutError:
+            yield _ALIVE
+            continue
+        if event is None:
+            return
+        yield event
+
+
+async def _run(engine: Engine, caller: Caller, ask: Ask, events: Events) -> None:
+    sink = _PageSink(engine, caller, ask, events)
+    try:
+        await sink.welcome()
+        await run_turn(engine, caller, ask, sink)
+        sink.farewell()
+    except Exception as error:  # noqa: BLE001 - the last handler: nobody else awaits this
+        if not isinstance(error, Failure):
+            _log.error("turn.failed", kind=type(error).__name__, at=frames(error))
+        sink.tell("error", answer(error).body["error"])
+    finally:
+        events.put_nowait(b"data: [DONE]\n\n")
+        events.put_nowait(None)
+
+
+class _PageSink(Sink):
+    """Tells the page what happens, as it happens."""
+
+    def __init__(self, engine: Engine, caller: Caller, ask: Ask, events: Events) -> None:
+        self._engine = engine
+        self._caller = caller
+        self._is_passing = ask.mode is Mode.OFF
+        self._content = str(ask.body["messages"][-1]["content"])
+        self._events = events
+        self._said = ""
+
+    def tell(self, name: str, data: Any) -> None:
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        self._events.put_nowait(f"event: {name}\ndata: {text}\n\n".encode())
+
+    async def welcome(self) -> None:
+        """A temporary turn is kept nowhere; its question is told as it was asked."""
+        if self._is_passing:
+            asked = wire.from_passing("user", self._content, self._engine.now())
+            self.tell("message.created", asked.model_dump())
+
+    def farewell(self) -> None:
+        """And its answer, as it was given."""
+        if self._is_passing and self._said:
+            said = wire.from_passing("assistant", self._said, self._engine.now())
+            self.tell("message.completed", said.model_dump())
+
+    async def heard(self, message: Message, remembered: Remembered) -> None:
+        """The question is kept; what the model is shown follows."""
+        self.tell("message.created", wire.from_told(Told(message)).model_dump())
+        items = [wire.from_shown(each).model_dump() for each in shown_of(remembered)]
+        self.tell("injected", {"items": items})
+
+    async def refused(self, begun: Begun, body: bytes) -> None:
+        """The model said no; why is for the operator's eyes."""
+        del body
+        message = f"The chat model refused the request with status {begun.status}."
+        self.tell("error", {"code": "model_refused", "message": message})
+
+    async def whole(self, begun: Begun, answer: Object, raw: bytes | None) -> None:
+        """A model that does not stream has said it all at once."""
+        del begun, raw
+        text = answer["choices"][0]["message"].get("content")
+        if isinstance(text, str) and text:
+            self._delta(text)
+
+    async def begin(self, begun: Begun) -> None:
+        """The stream began with the question."""
+
+    async def chunk(self, chunk: Object | None, raw: bytes | None) -> None:
+        """Some more of the answer."""
+        del raw
+        for choice in cast("list[Object]", (chunk or {}).get("choices") or []):
+            text = cast("Object", choice.get("delta") or {}).get("content")
+            if isinstance(text, str) and text:
+                self._delta(text)
+
+    def _delta(self, text: str) -> None:
+        self._said += text
+        self.tell("delta", {"text": text})
+
+    async def ran(self, ran: Ran) -> None:
+        """A tool was run."""
+        self.tell("tool", {"name": ran.call.name, "status": "done"})
+
+    async def finish(self, reason: str, last: Object, usage: Object | None) -> None:
+        """The answer is complete; it is told of when it is kept."""
+
+    async def kept(self, message: Message, outcome: Lesson | None) -> None:
+        """The answer is kept; what was learnt of it at once follows, readable by then."""
+        [told] = await with_memories(self._engine, self._caller, [message])
+        self.tell("message.completed", wire.from_told(told).model_dump())
+        if outcome is None:
+            return
+        saved = await learn_now(self._engine, self._caller, outcome)
+        sources = await shown(self._engine, self._caller, saved)
+        for memory in saved:
+            self.tell(
+                "x_memory.auto_saved",
+                {
+                    "memory": wire.from_memory(memory, sources).model_dump(),
+                    "chat_id": wire.chat_id(message.thread_code),
+                    "workspace_id": wire.workspace_id(memory.workspace_id),
+                },
+            )
