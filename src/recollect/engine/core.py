@@ -66,7 +66,7 @@ class Engine:
         """
         if caller.workspace_id == NOWHERE:
             raise Invalid("No workspace is active. Name one, or use a key of one.")
-        async with self.pool.writing(caller.workspace_id) as db:
+        async with self.pool.writing_as(caller.workspace_id, caller.user_id) as db:
             yield db
             if caller.once and not await idempotency.mark_done(
                 db, caller.workspace_id, caller.once

@@ -11,18 +11,18 @@ from uuid import UUID, uuid4
 import structlog
 
 from recollect.domain import Caller, Memory, Origin, Ref, Relation, Right, WorkspaceId
-from recollect.engine import distiller
+from recollect.engine import distiller, spaces
 from recollect.engine.core import Engine
 from recollect.engine.distiller import LONGEST, Candidate
 from recollect.engine.learning import DISTIL, HELD
 from recollect.engine.ledger import ask_in_background
 from recollect.engine.link import Link
-from recollect.engine.save import Save, Saved, save
+from recollect.engine.save import Save, Saved, save_within
 from recollect.engine.secrets import BLOT, redacted
 from recollect.engine.spaces import Heartbeat
 from recollect.errors import NotFound, Unavailable
 from recollect.models.chat import NotUnderstood, Question, Route
-from recollect.store import jobs, lessons
+from recollect.store import jobs, lessons, threads
 from recollect.store.lessons import Candidate as Row
 from recollect.store.lessons import Lesson
 
@@ -222,7 +222,7 @@ async def learn_now(engine: Engine, caller: Caller, lesson: Lesson) -> list[Memo
             db, workspace_id, "ready", limit=_BATCH, lesson_id=lesson.id
         )
     saved = [await _keep(engine, workspace_id, each) for each in ready]
-    return [each.memory for each in saved if each.is_new]
+    return [each.memory for each in saved if each and each.is_new]
 
 
 async def _take(engine: Engine, workspace_id: WorkspaceId, lesson: Lesson) -> None:
@@ -286,8 +286,11 @@ async def keep_ready(engine: Engine, workspace_id: WorkspaceId) -> None:
             await _keep(engine, workspace_id, each)
 
 
-async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved:
-    """Save a candidate and settle it; a repetition finds the memory that is there."""
+async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved | None:
+    """Save a candidate and settle it; a repetition finds the memory that is there.
+
+    None when it was settled or erased meanwhile.
+    """
     assert row.org_id
     assert row.user_id
     caller = Caller(
@@ -302,12 +305,14 @@ async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved:
         async with engine.reading(caller) as db:
             older = await lessons.in_slot(db, workspace_id, row.slot, row.subject)
         links = [Link(Ref(id=older), Relation.UPDATES)] if older else []
-    is_auto = row.source.startswith("auto_")
-    try:
-        saved = await save(engine, caller, _save(row, links, is_auto=is_auto))
-    except NotFound:  # its thread was deleted meanwhile
-        saved = await save(engine, caller, replace(_save(row, links, is_auto=is_auto), thread=None))
+    ask = _save(row, links, is_auto=row.source.startswith("auto_"))
+    embedded = await spaces.embed_passage(engine, workspace_id, ask.content)
     async with engine.writing(caller) as db:
+        if not await lessons.hold(db, workspace_id, row.id):
+            return None
+        if ask.thread and not await threads.find(db, caller, ask.thread, engine.now()):
+            ask = replace(ask, thread=None)  # its time was up meanwhile
+        saved = await save_within(engine, db, caller, ask, embedded)
         await lessons.decide(
             db, workspace_id, row.id, "kept", memory_id=saved.memory.id, now=engine.now()
         )
@@ -346,7 +351,10 @@ async def accept(engine: Engine, caller: Caller, candidate_id: UUID) -> Memory:
     """Keep a candidate that waited."""
     caller.require(Right.WRITE)
     row = await _waiting(engine, caller, candidate_id)
-    return (await _keep(engine, caller.workspace_id, row)).memory
+    saved = await _keep(engine, caller.workspace_id, row)
+    if saved is None:
+        raise NotFound("candidate")
+    return saved.memory
 
 
 async def reject(engine: Engine, caller: Caller, candidate_id: UUID) -> None:

@@ -54,7 +54,7 @@ def _is_theirs(response: Response, subject: str | None) -> bool:
 async def keep_response(engine: Engine, caller: Caller, response: Response) -> None:
     """Keep a response for whoever goes on from it."""
     async with engine.writing(caller) as db:
-        await responses.insert(db, caller.workspace_id, response)
+        await responses.insert(db, caller, response)
 
 
 async def get_response(engine: Engine, caller: Caller, response_id: str) -> Response:

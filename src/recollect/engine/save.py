@@ -190,11 +190,12 @@ def audited(memory: Memory) -> dict[str, Any]:
 
 
 async def _thread(engine: Engine, db: Db, caller: Caller, ask: Save) -> Thread | None:
-    if ask.channel:
-        return await enter_channel(engine, db, caller, ask.channel)
-    if ask.thread is None:
+    if ask.thread is None and ask.channel is None:
         return None
-    thread = await threads.find(db, caller, ask.thread, engine.now())
+    if ask.channel:
+        thread = await enter_channel(engine, db, caller, ask.channel)
+    else:
+        thread = await threads.find(db, caller, ask.thread or Ref(), engine.now())
     # Held, because whoever deletes the thread deletes its memories, this one included.
     if thread is None or not await threads.hold(db, caller.workspace_id, thread.id):
         raise NotFound("session")

@@ -223,9 +223,7 @@ class _Turn:
                     reserved=0,
                 )
                 if self._remembered.injection:
-                    await injections.put(
-                        db, caller.workspace_id, self._remembered.injection, self._engine.now()
-                    )
+                    await injections.put(db, caller, self._remembered.injection, self._engine.now())
                 heard = await self._hear(db, seed) if writes else None
         except Unavailable:
             # Whoever chats does not wait for our database to come back.
@@ -507,7 +505,7 @@ class _Turn:
             async with self._engine.writing(self._caller) as db:
                 for call in theirs:
                     kept = replace(hidden, call_id=call.id)
-                    await injections.hide(db, self._caller.workspace_id, kept, self._engine.now())
+                    await injections.hide(db, self._caller, kept, self._engine.now())
         return bool(theirs) or not ours or number == MOST_ROUNDS
 
     async def _next(self, body: Object, text: str, ours: Sequence[Call], number: int) -> Object:

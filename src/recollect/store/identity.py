@@ -232,6 +232,11 @@ async def revoke(db: Db, wanted: str, now: datetime) -> list[UUID]:
     return [row[0] for row in rows]
 
 
+async def tell(db: Db) -> None:
+    """Let every process believe nothing from before, once this transaction is committed."""
+    await db.execute(_TELL, {"channel": CHANNEL})
+
+
 _REVOKED = "SELECT count(revoked_at) FROM api_key"
 
 

@@ -29,10 +29,11 @@ _FIND = """
     WHERE workspace_id = %(workspace_id)s AND place = ANY(%(places)s)
 """
 _PUT = """
-    INSERT INTO injection (workspace_id, place, memory_ids, suffix, created_at)
-    VALUES (%(workspace_id)s, %(place)s, %(memory_ids)s, %(suffix)s, %(now)s)
+    INSERT INTO injection (workspace_id, place, user_id, memory_ids, suffix, created_at)
+    VALUES (%(workspace_id)s, %(place)s, %(user_id)s, %(memory_ids)s, %(suffix)s, %(now)s)
     ON CONFLICT (workspace_id, place) DO UPDATE
-    SET memory_ids = EXCLUDED.memory_ids, suffix = EXCLUDED.suffix, created_at = EXCLUDED.created_at
+    SET user_id = EXCLUDED.user_id, memory_ids = EXCLUDED.memory_ids, suffix = EXCLUDED.suffix,
+        created_at = EXCLUDED.created_at
 """
 # everywhere: one sweep drops what no conversation comes back to any more.
 _SWEEP = """
@@ -52,12 +53,13 @@ async def find(
         return {bytes(each.place): each for each in await cursor.fetchall()}
 
 
-async def put(db: Db, workspace_id: WorkspaceId, injection: Injection, now: datetime) -> None:
-    """Remember what stands at a place."""
+async def put(db: Db, caller: Caller, injection: Injection, now: datetime) -> None:
+    """Remember what stands at a place of the caller's conversation."""
     await db.execute(
         _PUT,
         {
-            "workspace_id": workspace_id,
+            "workspace_id": caller.workspace_id,
+            "user_id": caller.user_id,
             "place": injection.place,
             "memory_ids": list(injection.memory_ids),
             "suffix": injection.suffix,
@@ -90,10 +92,11 @@ async def stable(
 
 
 _HIDE = """
-    INSERT INTO hidden_call (workspace_id, call_id, calls, results, created_at)
-    VALUES (%(workspace_id)s, %(call_id)s, %(calls)s, %(results)s, %(now)s)
+    INSERT INTO hidden_call (workspace_id, call_id, user_id, calls, results, created_at)
+    VALUES (%(workspace_id)s, %(call_id)s, %(user_id)s, %(calls)s, %(results)s, %(now)s)
     ON CONFLICT (workspace_id, call_id) DO UPDATE
-    SET calls = EXCLUDED.calls, results = EXCLUDED.results, created_at = EXCLUDED.created_at
+    SET user_id = EXCLUDED.user_id, calls = EXCLUDED.calls, results = EXCLUDED.results,
+        created_at = EXCLUDED.created_at
 """
 _HIDDEN = """
     SELECT call_id, calls, results
@@ -118,12 +121,13 @@ class Hidden:
     results: list[dict[str, Any]]
 
 
-async def hide(db: Db, workspace_id: WorkspaceId, hidden: Hidden, now: datetime) -> None:
+async def hide(db: Db, caller: Caller, hidden: Hidden, now: datetime) -> None:
     """Keep calls the client does not see until it comes back."""
     await db.execute(
         _HIDE,
         {
-            "workspace_id": workspace_id,
+            "workspace_id": caller.workspace_id,
+            "user_id": caller.user_id,
             "call_id": hidden.call_id,
             "calls": Jsonb(hidden.calls),
             "results": Jsonb(hidden.results),

@@ -274,6 +274,22 @@ async def candidates(
         return await cursor.fetchall()
 
 
+_HOLD = """
+    SELECT c.id FROM candidate c
+    WHERE c.workspace_id = %(workspace_id)s AND c.id = %(id)s AND c.state IN ('ready', 'pending')
+    FOR UPDATE
+"""
+
+
+async def hold(db: Db, workspace_id: WorkspaceId, candidate_id: UUID) -> bool:
+    """Keep an open candidate from being erased until the transaction ends; False when it is gone.
+
+    Whoever keeps what it says asks this first: what was erased must not come back.
+    """
+    cursor = await db.execute(_HOLD, {"workspace_id": workspace_id, "id": candidate_id})
+    return await cursor.fetchone() is not None
+
+
 _DECIDE = """
     UPDATE candidate SET state = %(state)s, memory_id = %(memory_id)s, decided_at = %(now)s
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND state IN ('ready', 'pending')

@@ -110,7 +110,7 @@ _FIND_BY_ID = f"""
 """
 _FIND_BY_CODE = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
-    WHERE m.workspace_id = %(workspace_id)s AND left(m.code, 12) = left(%(code)s, 12)
+    WHERE m.workspace_id = %(workspace_id)s AND m.short_code = left(%(code)s, 12)
         AND starts_with(m.code, %(code)s) AND {VISIBLE}
 """
 
@@ -157,7 +157,7 @@ _LOCK_BY_ID = f"""
 """
 _LOCK_BY_CODE = f"""
     SELECT m.id FROM memory m
-    WHERE m.workspace_id = %(workspace_id)s AND left(m.code, 12) = left(%(code)s, 12)
+    WHERE m.workspace_id = %(workspace_id)s AND m.short_code = left(%(code)s, 12)
         AND starts_with(m.code, %(code)s) AND {IN_SIGHT}
     FOR UPDATE
 """
@@ -210,7 +210,7 @@ _PLACE = f"""
     SELECT m.created_at, m.id FROM memory m
     WHERE m.workspace_id = %(workspace_id)s
         AND (m.id = %(id)s
-             OR (left(m.code, 12) = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
+             OR (m.short_code = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
         AND {IN_SIGHT}
 """
 

@@ -84,7 +84,7 @@ _LOCK = f"""
     SELECT t.id FROM thread t
     WHERE t.workspace_id = %(workspace_id)s
         AND (t.id = %(id)s
-             OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
+             OR (t.short_code = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
         AND {THREAD_IN_SIGHT}
     FOR NO KEY UPDATE OF t
 """
@@ -108,7 +108,7 @@ _LOCATE = f"""
     SELECT t.id, t.code, t.message_count FROM thread t
     WHERE t.workspace_id = %(workspace_id)s AND {_THREAD_OPEN}
         AND (t.id = %(id)s
-             OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
+             OR (t.short_code = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
 """
 
 

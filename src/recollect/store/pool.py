@@ -12,8 +12,8 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from recollect.domain import WorkspaceId
-from recollect.errors import Unavailable
+from recollect.domain import UserId, WorkspaceId
+from recollect.errors import Unauthenticated, Unavailable
 
 Db = psycopg.AsyncConnection[TupleRow]
 
@@ -28,11 +28,18 @@ CHECKOUT_SECONDS = 10.0
 _RECONNECT_SECONDS = 5.0
 
 _BEGIN = sql.SQL("BEGIN; SET LOCAL recollect.workspace = {}")
+# Holds the user's row: whoever erases the user waits for us, and we find nobody after that.
+_BEGIN_AS = sql.SQL(
+    "BEGIN; SET LOCAL recollect.workspace = {}; SELECT id FROM app_user WHERE id = {} FOR KEY SHARE"
+)
 _BEGIN_READING = sql.SQL("BEGIN READ ONLY; SET LOCAL recollect.workspace = {}")
 # A search's statements are long: planning them for each question took 8 of its 50 ms at 100,000
 # memories, and the plan is the same each time (`PGOPTIONS='-c plan_cache_mode=...'` shows it).
 _KEEP_PLANS = sql.SQL("; SET LOCAL plan_cache_mode = 'force_generic_plan'")
 _BEGIN_EVERYWHERE = sql.SQL("BEGIN; SET LOCAL recollect.reach = 'everywhere'")
+_BEGIN_ERASING = sql.SQL(
+    "BEGIN; SET LOCAL recollect.reach = 'everywhere'; SET LOCAL recollect.erasing = 'on'"
+)
 
 
 class Pool:
@@ -70,6 +77,18 @@ class Pool:
         """A transaction that sees and changes one workspace, committed when the block ends."""
         return self._transaction(_BEGIN.format(sql.Literal(str(workspace_id))))
 
+    def writing_as(
+        self, workspace_id: WorkspaceId, user_id: UserId
+    ) -> AbstractAsyncContextManager[Db]:
+        """As `writing`, in the name of a user, who cannot be erased until it ends.
+
+        Raises `Unauthenticated` when there is no such user any more.
+        """
+        return self._transaction(
+            _BEGIN_AS.format(sql.Literal(str(workspace_id)), sql.Literal(str(user_id))),
+            finds_user=True,
+        )
+
     def reading(
         self, workspace_id: WorkspaceId, *, keeps_plans: bool = False
     ) -> AbstractAsyncContextManager[Db]:
@@ -84,16 +103,23 @@ class Pool:
         """A transaction over all workspaces: for the queue, sweeps and identity tables."""
         return self._transaction(_BEGIN_EVERYWHERE)
 
+    def erasing(self) -> AbstractAsyncContextManager[Db]:
+        """As `everywhere`; in it the audit lets go of names and reasons."""
+        return self._transaction(_BEGIN_ERASING)
+
     @property
     def statistics(self) -> dict[str, int]:
         """What the pool counts about itself."""
         return self._pool.get_stats()
 
     @asynccontextmanager
-    async def _transaction(self, begin: sql.SQL | sql.Composed) -> AsyncGenerator[Db]:
-        connection = await self._begin(begin)
+    async def _transaction(
+        self, begin: sql.SQL | sql.Composed, *, finds_user: bool = False
+    ) -> AsyncGenerator[Db]:
+        connection, found = await self._begin(begin)
         try:
             try:
+                _check_user(is_known=bool(found) or not finds_user)
                 yield connection
             except BaseException:
                 # A task that is told to stop in the middle of a query breaks it off; the rollback
@@ -107,7 +133,8 @@ class Pool:
         finally:
             await self._pool.putconn(connection)
 
-    async def _begin(self, begin: sql.SQL | sql.Composed) -> Db:
+    async def _begin(self, begin: sql.SQL | sql.Composed) -> tuple[Db, int]:
+        """A connection with the transaction begun, and how many rows the last of that found."""
         # A connection that died with the server fails here, before anything was done: the pool
         # drops it and the next one is tried. That costs no round trip, as asking first would.
         for _ in range(self._pool.max_size + 1):
@@ -116,15 +143,22 @@ class Pool:
             except (PoolTimeout, PoolClosed) as error:
                 raise Unavailable("database") from error
             try:
-                await connection.execute(begin)
+                cursor = await connection.execute(begin)
+                while cursor.nextset():
+                    pass
             except psycopg.OperationalError:
                 await self._pool.putconn(connection)
             except BaseException:
                 await self._pool.putconn(connection)
                 raise
             else:
-                return connection
+                return connection, cursor.rowcount
         raise Unavailable("database")
+
+
+def _check_user(*, is_known: bool) -> None:
+    if not is_known:
+        raise Unauthenticated("Whoever this key belongs to is not known here any more.")
 
 
 async def connect(url: str) -> Db:

@@ -7,7 +7,7 @@ from typing import Any
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from recollect.domain import WorkspaceId
+from recollect.domain import Caller, WorkspaceId
 from recollect.store.pool import Db
 
 # Longer chains are cut at their beginning: no model reads further back.
@@ -31,10 +31,11 @@ class Response:
 _COLUMNS = "id, previous_id, conversation, subject, input, messages, answer, created_at"
 _INSERT = """
     INSERT INTO response (
-        workspace_id, id, previous_id, conversation, subject, input, messages, answer, created_at
+        workspace_id, id, user_id, previous_id, conversation, subject, input, messages, answer,
+        created_at
     ) VALUES (
-        %(workspace_id)s, %(id)s, %(previous_id)s, %(conversation)s, %(subject)s, %(input)s,
-        %(messages)s, %(answer)s, %(created_at)s
+        %(workspace_id)s, %(id)s, %(user_id)s, %(previous_id)s, %(conversation)s, %(subject)s,
+        %(input)s, %(messages)s, %(answer)s, %(created_at)s
     )
 """
 _FIND = f"""
@@ -70,12 +71,13 @@ _SWEEP = """
 """
 
 
-async def insert(db: Db, workspace_id: WorkspaceId, response: Response) -> None:
-    """Keep a response."""
+async def insert(db: Db, caller: Caller, response: Response) -> None:
+    """Keep a response, as the caller's."""
     await db.execute(
         _INSERT,
         {
-            "workspace_id": workspace_id,
+            "workspace_id": caller.workspace_id,
+            "user_id": caller.user_id,
             "id": response.id,
             "previous_id": response.previous_id,
             "conversation": response.conversation,

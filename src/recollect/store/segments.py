@@ -302,7 +302,7 @@ _THREAD_OF = f"""
     JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
     WHERE m.workspace_id = %(workspace_id)s
         AND (m.id = %(id)s
-             OR (left(m.code, 12) = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
+             OR (m.short_code = left(%(code)s, 12) AND starts_with(m.code, %(code)s)))
         AND {THREAD_IN_SIGHT}
 """
 

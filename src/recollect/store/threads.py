@@ -55,7 +55,7 @@ _FIND_BY_ID = f"""
 """
 _FIND_BY_CODE = f"""
     SELECT {_COLUMNS} FROM thread t
-    WHERE t.workspace_id = %(workspace_id)s AND left(t.code, 12) = left(%(code)s, 12)
+    WHERE t.workspace_id = %(workspace_id)s AND t.short_code = left(%(code)s, 12)
         AND starts_with(t.code, %(code)s)
         AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}
 """
@@ -115,7 +115,7 @@ _IDENTIFY = f"""
     SELECT t.id FROM thread t
     WHERE t.workspace_id = %(workspace_id)s
         AND (t.id = %(id)s
-             OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
+             OR (t.short_code = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
         AND {THREAD_IN_SIGHT}
 """
 
@@ -132,7 +132,7 @@ _LOCATE = """
     SELECT t.workspace_id, t.id FROM thread t
     WHERE t.workspace_id = ANY(%(workspace_ids)s)
         AND (t.id = %(id)s OR t.label = %(label)s
-             OR (left(t.code, 12) = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
+             OR (t.short_code = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
     ORDER BY array_position(%(workspace_ids)s, t.workspace_id)
     LIMIT 1
 """
