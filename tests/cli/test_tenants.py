@@ -1,6 +1,8 @@
 """`recollect org`, `user`, `workspace`, `project` and `agent`, beside a running server."""
 
+import json
 import re
+from pathlib import Path
 
 import httpx2
 from cli_support import recollect
@@ -65,3 +67,43 @@ def test_what_is_not_there_or_taken_is_said_plainly(house: Running) -> None:
         "recollect: There is no such project.\n"
     )
     assert refused(house, "user", "archive", "nobody") == "recollect: There is no such user.\n"
+
+
+def test_a_user_is_erased_beside_a_running_server_and_the_receipt_is_checked(
+    house: Running, tmp_path: Path
+) -> None:
+    said(house, "user", "create", "charles")
+    key = said(house, "key", "create", "--user", "charles").strip()
+    headers = {"X-API-Key": key}
+    with httpx2.Client(base_url=house.url, headers=headers, timeout=30) as http:
+        http.post("/v1/memories", json={"content": "Charles builds engines"})
+        kept = http.get("/v1/memories").status_code
+
+        counted = recollect("erase", "user", "charles", "--data-dir", house.data_dir)
+        tried = recollect("erase", "user", "charles", "--dry-run", "--data-dir", house.data_dir)
+        receipt = said(house, "erase", "user", "charles", "--yes")
+        refused_then = http.get("/v1/memories").status_code
+
+    file = tmp_path / "receipt.json"
+    file.write_text(receipt)
+    forged = tmp_path / "forged.json"
+    forged.write_text(receipt.replace('"number": ', '"number": 1'))
+    assert (counted.code, counted.out, tried.code, tried.out) == (1, "", 0, "")
+    assert "Nothing was removed. Say --yes" in counted.err
+    assert json.loads(receipt)["counts"]["memory"] == 1
+    assert (kept, refused_then) == (200, 401)
+    for receipt_of in (str(file), json.loads(receipt)["receipt"]):
+        assert "nothing of it is here" in said(house, "verify-erasure", receipt_of)
+    assert recollect("verify-erasure", str(forged), "--data-dir", house.data_dir).code == 1
+    assert said(house, "erase", "again", str(file), "--yes") == ""
+    assert "no receipt" in refused(house, "verify-erasure", str(Path(__file__)))
+    assert refused(house, "erase", "user", "charles") == "recollect: There is no such user.\n"
+
+
+def test_what_is_deleted_is_archived_first(house: Running) -> None:
+    said(house, "workspace", "create", "attic")
+
+    assert "Archive the workspace first" in refused(house, "workspace", "delete", "attic", "--yes")
+    said(house, "workspace", "archive", "attic")
+    assert json.loads(said(house, "workspace", "delete", "attic", "--yes"))["kind"] == "workspace"
+    assert "attic" not in said(house, "workspace", "list")

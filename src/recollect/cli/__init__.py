@@ -103,7 +103,7 @@ def _parser(wanted: Collection[str] = SUMMARIES) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, summary in SUMMARIES.items():
         if name in wanted:
-            import_module(f"recollect.cli.{name}").add(commands)
+            import_module(f"recollect.cli.{name.replace('-', '_')}").add(commands)
         else:
             commands.add_parser(name, help=summary)
     return parser

@@ -6,6 +6,7 @@ from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, state, table
 from recollect.engine import tenants
 from recollect.engine.core import Engine
+from recollect.engine.erase import Erased, Kind
 
 
 def add(commands: Commands) -> None:
@@ -24,6 +25,7 @@ def add(commands: Commands) -> None:
         verbs.add("rename", "Give an agent another name.", _rename, "agent", "name"),
         verbs.add("archive", "Put an agent away with what it knows.", _archive, "agent"),
         verbs.add("restore", "Bring an archived agent back.", _restore, "agent"),
+        verbs.add_delete(_delete),
     ]
     for verb in every:
         verb.add_argument("--workspace", help="name or id (default: the default one)")
@@ -57,3 +59,14 @@ async def _archive(engine: Engine, asked: argparse.Namespace) -> str:
 async def _restore(engine: Engine, asked: argparse.Namespace) -> str:
     await tenants.archive_agent(engine, asked.agent, workspace=asked.workspace, is_over=False)
     return "restored"
+
+
+async def _delete(engine: Engine, asked: argparse.Namespace, is_dry: bool) -> Erased:  # noqa: FBT001 - as `Verbs` hands it on
+    return await tenants.delete_circle(
+        engine,
+        Kind.AGENT,
+        asked.agent,
+        workspace=asked.workspace,
+        by="operator",
+        is_dry=is_dry,
+    )

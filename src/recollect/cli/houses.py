@@ -1,13 +1,18 @@
 """What the commands about tenants share: their verbs, an engine, and how they print."""
 
 import argparse
+import json
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_command
 from recollect.compose import open_database, open_engine
 from recollect.engine.core import Engine
+from recollect.engine.erase import Erased
+from recollect.errors import Invalid
 from recollect.settings import Settings
 from recollect.store.migrate import migrate
 
@@ -21,6 +26,28 @@ class Verbs:
         self._thing = thing
         parser = add_command(commands, thing, about=about, example=example)
         self._verbs = parser.add_subparsers(metavar="VERB", required=True)
+
+    def add_delete(
+        self, remove: Callable[[Engine, argparse.Namespace, bool], Awaitable[Erased]]
+    ) -> argparse.ArgumentParser:
+        """The verb that removes one for good."""
+        verb = add_command(
+            self._verbs,
+            "delete",
+            summary=f"remove an archived {self._thing} for good, with everything in it",
+            about=f"Remove an archived {self._thing} for good, with everything in it, and print a "
+            "receipt that `recollect verify-erasure` can check.",
+            example=f"recollect {self._thing} delete <{self._thing}> --dry-run",
+        )
+        verb.add_argument(self._thing)
+        sure(verb)
+
+        async def run(settings: Settings, asked: argparse.Namespace) -> int:
+            async with opened(settings) as engine:
+                return await removed(asked, lambda is_dry: remove(engine, asked, is_dry))
+
+        verb.set_defaults(run=run)
+        return verb
 
     def add(self, name: str, about: str, act: Act, *arguments: str) -> argparse.ArgumentParser:
         """A verb; the arguments in angle brackets are what it is about, in that order."""
@@ -51,6 +78,41 @@ async def opened(settings: Settings) -> AsyncGenerator[Engine]:
         await migrate(database.url)
         async with open_engine(settings, database) as engine:
             yield engine
+
+
+def read_file(wanted: str) -> str:
+    """What a file says, or standard input for `-`."""
+    if wanted == "-":
+        return sys.stdin.read()
+    try:
+        return Path(wanted).read_text("utf-8")
+    except (OSError, UnicodeError):
+        raise Invalid(f"`{wanted}` is no file that can be read.") from None
+
+
+Remove = Callable[[bool], Awaitable[Erased]]
+
+
+def sure(parser: argparse.ArgumentParser) -> None:
+    """Ask of whoever removes something for good that they say so."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="count what would go, remove nothing"
+    )
+    parser.add_argument("--yes", action="store_true", help="remove it; it cannot be brought back")
+
+
+async def removed(asked: argparse.Namespace, remove: Remove) -> int:
+    """Remove and print the receipt on standard output; without `--yes` only count."""
+    done = await remove(asked.dry_run or not asked.yes)
+    for name, count in sorted(done.counts.items()):
+        print(f"{count:>8}  {name}", file=sys.stderr)
+    if done.receipt:
+        print(json.dumps(done.receipt, indent=2))
+        return 0
+    print(f"{done.total} rows would go.", file=sys.stderr)
+    if not asked.dry_run:
+        print("Nothing was removed. Say --yes to remove it for good.", file=sys.stderr)
+    return 0 if asked.dry_run else 1
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -7,6 +7,7 @@ from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, state, table
 from recollect.engine import tenants
 from recollect.engine.core import Engine
+from recollect.engine.erase import Erased
 
 
 def add(commands: Commands) -> None:
@@ -29,6 +30,7 @@ def add(commands: Commands) -> None:
         "workspaces", "Tell the workspaces of an org apart (on), or not (off).", _switch, "org"
     )
     switch.add_argument("switch", choices=("on", "off"))
+    verbs.add_delete(_delete)
 
 
 async def _list(engine: Engine, _: argparse.Namespace) -> str:
@@ -63,3 +65,7 @@ async def _restore(engine: Engine, asked: argparse.Namespace) -> str:
 async def _switch(engine: Engine, asked: argparse.Namespace) -> str:
     await tenants.switch_workspaces(engine, asked.org, is_on=asked.switch == "on")
     return f"workspaces {asked.switch}"
+
+
+async def _delete(engine: Engine, asked: argparse.Namespace, is_dry: bool) -> Erased:  # noqa: FBT001 - as `Verbs` hands it on
+    return await tenants.delete_org(engine, asked.org, by="operator", is_dry=is_dry)

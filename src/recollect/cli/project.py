@@ -6,6 +6,7 @@ from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, state, table
 from recollect.engine import tenants
 from recollect.engine.core import Engine
+from recollect.engine.erase import Erased, Kind
 
 
 def add(commands: Commands) -> None:
@@ -24,6 +25,7 @@ def add(commands: Commands) -> None:
         verbs.add("restore", "Bring an archived project back.", _restore, "project"),
         verbs.add("invite", "Let a user in.", _invite, "project", "user"),
         verbs.add("remove", "Put a user out, at once.", _remove, "project", "user"),
+        verbs.add_delete(_delete),
     ]
     for verb in every:
         verb.add_argument("--workspace", help="name or id (default: the default one)")
@@ -64,3 +66,14 @@ async def _invite(engine: Engine, asked: argparse.Namespace) -> str:
 async def _remove(engine: Engine, asked: argparse.Namespace) -> str:
     await tenants.remove_from_project(engine, asked.project, asked.user, workspace=asked.workspace)
     return "removed"
+
+
+async def _delete(engine: Engine, asked: argparse.Namespace, is_dry: bool) -> Erased:  # noqa: FBT001 - as `Verbs` hands it on
+    return await tenants.delete_circle(
+        engine,
+        Kind.PROJECT,
+        asked.project,
+        workspace=asked.workspace,
+        by="operator",
+        is_dry=is_dry,
+    )

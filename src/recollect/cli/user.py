@@ -7,6 +7,7 @@ from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, state, table
 from recollect.engine import tenants
 from recollect.engine.core import Engine
+from recollect.engine.erase import Erased
 
 
 def add(commands: Commands) -> None:
@@ -28,6 +29,7 @@ def add(commands: Commands) -> None:
     )
     verbs.add("archive", "End all keys of a user; what they remember stays.", _archive, "user")
     verbs.add("restore", "Let an archived user's keys work again.", _restore, "user")
+    verbs.add_delete(_delete)
 
 
 async def _list(engine: Engine, asked: argparse.Namespace) -> str:
@@ -61,3 +63,7 @@ async def _archive(engine: Engine, asked: argparse.Namespace) -> str:
 async def _restore(engine: Engine, asked: argparse.Namespace) -> str:
     await tenants.archive_user(engine, asked.user, is_over=False)
     return "restored"
+
+
+async def _delete(engine: Engine, asked: argparse.Namespace, is_dry: bool) -> Erased:  # noqa: FBT001 - as `Verbs` hands it on
+    return await tenants.delete_user(engine, asked.user, by="operator", is_dry=is_dry)

@@ -6,6 +6,7 @@ from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, table
 from recollect.engine import tenants
 from recollect.engine.core import Engine
+from recollect.engine.erase import Erased
 
 
 def add(commands: Commands) -> None:
@@ -30,6 +31,7 @@ def add(commands: Commands) -> None:
     embed.add_argument("name", nargs="?", help="a configured embedder (default: the server's own)")
     verbs.add("invite", "Let a user make it their active one.", _invite, "workspace", "user")
     verbs.add("remove", "Keep a user out.", _remove, "workspace", "user")
+    verbs.add_delete(_delete)
 
 
 async def _list(engine: Engine, _: argparse.Namespace) -> str:
@@ -75,3 +77,7 @@ async def _invite(engine: Engine, asked: argparse.Namespace) -> str:
 async def _remove(engine: Engine, asked: argparse.Namespace) -> str:
     await tenants.remove_from_workspace(engine, asked.workspace, asked.user)
     return "removed"
+
+
+async def _delete(engine: Engine, asked: argparse.Namespace, is_dry: bool) -> Erased:  # noqa: FBT001 - as `Verbs` hands it on
+    return await tenants.delete_workspace(engine, asked.workspace, by="operator", is_dry=is_dry)

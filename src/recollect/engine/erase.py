@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from recollect.domain import AgentId, OrgId, ProjectId, Ref, ThreadId, UserId, WorkspaceId
+from recollect.domain import AgentId, OrgId, ProjectId, Ref, UserId, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.errors import Conflict, Invalid, NotFound, Unavailable
 from recollect.store import erasure, events, identity, projects, threads
@@ -44,6 +44,8 @@ class Kind(StrEnum):
     AGENT = "agent"
     WORKSPACE = "workspace"
     ORG = "org"
+    # What came back of an earlier erasure, by its receipt.
+    RECEIPT = "receipt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Target:
     text: str | None = None
     # Only this user's memories of the key.
     owner_id: UserId | None = None
+    # Threads and memories by id.
+    named_ids: Sequence[UUID] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,9 @@ async def _walk(db: Db, span: Span, gone: _Gone) -> None:
 def _span(target: Target, workspace_id: WorkspaceId) -> Span:
     match target.kind:
         case Kind.THREAD:
-            return Span(workspace_id, thread_id=ThreadId(_given(target.id)))
+            return Span(workspace_id, named_ids=[_given(target.id)])
+        case Kind.RECEIPT:
+            return Span(workspace_id, named_ids=target.named_ids)
         case Kind.PROJECT:
             return Span(workspace_id, project_id=ProjectId(_given(target.id)))
         case Kind.AGENT:
@@ -344,6 +350,13 @@ async def target_user(engine: Engine, wanted: str, org_id: OrgId | None = None) 
     raise NotFound("user")
 
 
+async def find_owner(engine: Engine, wanted: str | None, org_id: OrgId) -> UserId | None:
+    """Whose memories alone are meant; None for everybody's."""
+    if wanted is None:
+        return None
+    return UserId(_given((await target_user(engine, wanted, org_id)).id))
+
+
 async def target_thread(
     engine: Engine, workspace_id: WorkspaceId, org_id: OrgId, ref: Ref | None, name: str
 ) -> Target:
@@ -380,3 +393,42 @@ async def target_org(engine: Engine, org_id: OrgId) -> Target:
 
 async def _workspaces(db: Db, org_id: OrgId) -> list[WorkspaceId]:
     return [each.id for each in await identity.workspaces(db) if each.org_id == org_id]
+
+
+async def targets_of(engine: Engine, receipt: Mapping[str, Any]) -> list[Target]:
+    """What of an erasure is there again, after a backup from before it was restored."""
+    salt = bytes.fromhex(receipt["salt"])
+    digests = {bytes.fromhex(each) for each in receipt["ids"]}
+    async with engine.pool.everywhere() as db:
+        orgs = await identity.orgs(db)
+        for org in orgs:
+            if _digest(salt, org.id.bytes) in digests:
+                return [Target(Kind.ORG, org.id, await _workspaces(db, org.id), id=org.id)]
+        homes = {each.id: each.org_id for each in await identity.workspaces(db)}
+        found = [
+            Target(Kind.WORKSPACE, org_id, [workspace_id], id=workspace_id)
+            for workspace_id, org_id in homes.items()
+            if _digest(salt, workspace_id.bytes) in digests
+        ]
+        for org in orgs:
+            found += [
+                Target(Kind.USER, org.id, await _workspaces(db, org.id), id=user.id)
+                for user in await identity.users(db, org.id)
+                if _digest(salt, user.id.bytes) in digests
+            ]
+        for kind in (Kind.PROJECT, Kind.AGENT):
+            found += [
+                Target(kind, homes[workspace_id], [workspace_id], id=each)
+                for workspace_id, each in await erasure.places(db, kind, salt, list(digests))
+            ]
+        named: dict[WorkspaceId, list[UUID]] = {}
+        for table in ("thread", "memory"):
+            for workspace_id, each in await erasure.places(db, table, salt, list(digests)):
+                named.setdefault(workspace_id, []).append(each)
+    found += [
+        Target(
+            Kind.RECEIPT, homes[each], [each], id=UUID(receipt["receipt"]), named_ids=named[each]
+        )
+        for each in named
+    ]
+    return found

@@ -1,18 +1,30 @@
 """Who there is, arranged by whoever runs the house: orgs, users, workspaces, projects, agents.
 
 Things are named by id or by name; inside an org or a workspace, which are the default ones unless
-said otherwise. What is put away is kept and opens nothing; it can be brought back.
+said otherwise. `within` is the org that an administrator may not look beyond; None is for whoever
+runs the house. What is put away is kept and opens nothing; it can be brought back, or deleted for
+good with everything in it.
 """
 
 import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, TypeVar
 from uuid import UUID
 
 from recollect.domain import AgentId, OrgId, ProjectId, UserId, WorkspaceId
 from recollect.engine.core import Engine
+from recollect.engine.erase import (
+    Erased,
+    Kind,
+    Target,
+    erase,
+    target_circle,
+    target_org,
+    target_user,
+)
 from recollect.engine.keys import hash_password
 from recollect.errors import Conflict, Invalid, NotFound
 from recollect.store import events, identity, projects, sign_ins
@@ -48,10 +60,10 @@ def check_name(name: str) -> None:
         raise Invalid(f"A name has 1 to {MOST_CHARACTERS} printable characters.", field="name")
 
 
-async def list_orgs(engine: Engine) -> list[Org]:
-    """Every org."""
+async def list_orgs(engine: Engine, within: OrgId | None = None) -> list[Org]:
+    """Every org that may be seen."""
     async with engine.pool.everywhere() as db:
-        return await identity.orgs(db)
+        return [each for each in await identity.orgs(db) if within in {None, each.id}]
 
 
 async def create_org(engine: Engine, name: str, admin: str) -> tuple[OrgId, NewUser]:
@@ -64,45 +76,68 @@ async def create_org(engine: Engine, name: str, admin: str) -> tuple[OrgId, NewU
     return org_id, user
 
 
-async def rename_org(engine: Engine, wanted: str, name: str) -> None:
+async def rename_org(
+    engine: Engine, wanted: str, name: str, *, within: OrgId | None = None
+) -> None:
     """Give an org another name."""
     check_name(name)
     async with engine.pool.everywhere() as db:
-        await identity.rename_org(db, (await _org(db, wanted)).id, name)
+        await identity.rename_org(db, (await _org(db, wanted, within)).id, name)
 
 
-async def archive_org(engine: Engine, wanted: str, *, is_over: bool) -> None:
+async def archive_org(
+    engine: Engine, wanted: str, *, is_over: bool, within: OrgId | None = None
+) -> None:
     """Put an org away with all its keys, or bring it back."""
     async with engine.pool.everywhere() as db:
-        org = await _org(db, wanted)
+        org = await _org(db, wanted, within)
         await identity.archive_org(db, org.id, engine.now() if is_over else None)
 
 
-async def switch_workspaces(engine: Engine, wanted: str | None, *, is_on: bool) -> None:
+async def delete_org(
+    engine: Engine, wanted: str, *, by: str, is_dry: bool = False, within: OrgId | None = None
+) -> Erased:
+    """Remove an archived org for good, with its users and everything they ever said."""
+    async with engine.pool.everywhere() as db:
+        org = await _org(db, wanted, within)
+    _check_archived(org.archived_at, "org")
+    return await erase(engine, await target_org(engine, org.id), by=by, is_dry=is_dry)
+
+
+async def switch_workspaces(
+    engine: Engine, wanted: str | None, *, is_on: bool, within: OrgId | None = None
+) -> None:
     """Tell the workspaces of an org apart, or not."""
     async with engine.pool.everywhere() as db:
-        await identity.set_workspaces(db, (await _org(db, wanted)).id, is_on=is_on)
+        await identity.set_workspaces(db, (await _org(db, wanted, within)).id, is_on=is_on)
 
 
-async def list_users(engine: Engine, org: str | None) -> list[User]:
+async def list_users(engine: Engine, org: str | None, within: OrgId | None = None) -> list[User]:
     """The users of an org."""
     async with engine.pool.everywhere() as db:
-        return await identity.users(db, (await _org(db, org)).id)
+        return await identity.users(db, (await _org(db, org, within)).id)
 
 
 async def create_user(
-    engine: Engine, login: str, *, org: str | None, is_admin: bool = False
+    engine: Engine,
+    login: str,
+    *,
+    org: str | None,
+    is_admin: bool = False,
+    within: OrgId | None = None,
 ) -> NewUser:
     """A user of an org."""
     async with engine.pool.everywhere() as db:
-        return await _add_user(db, (await _org(db, org)).id, login, is_admin=is_admin)
+        return await _add_user(db, (await _org(db, org, within)).id, login, is_admin=is_admin)
 
 
-async def rename_user(engine: Engine, wanted: str, login: str) -> None:
+async def rename_user(
+    engine: Engine, wanted: str, login: str, *, within: OrgId | None = None
+) -> None:
     """Give a user another login."""
     check_name(login)
     async with engine.pool.everywhere() as db:
-        user = await _user(db, None, wanted)
+        user = await _user(db, within, wanted)
         if await identity.is_login_taken(db, login):
             raise Conflict("Somebody has that login.")
         await identity.rename_user(db, user.id, login)
@@ -119,26 +154,44 @@ async def reset_password(engine: Engine, wanted: str) -> str:
     return password
 
 
-async def archive_user(engine: Engine, wanted: str, *, is_over: bool) -> None:
+async def archive_user(
+    engine: Engine, wanted: str, *, is_over: bool, within: OrgId | None = None
+) -> None:
     """End a user's keys, or let them work again."""
     async with engine.pool.everywhere() as db:
-        user = await _user(db, None, wanted)
+        user = await _user(db, within, wanted)
         await identity.archive_user(db, user.id, engine.now() if is_over else None)
 
 
-async def list_workspaces(engine: Engine) -> list[Workspace]:
-    """Every workspace."""
+async def delete_user(
+    engine: Engine, wanted: str, *, by: str, is_dry: bool = False, within: OrgId | None = None
+) -> Erased:
+    """Remove an archived user for good, with everything they ever said."""
     async with engine.pool.everywhere() as db:
-        return await identity.workspaces(db)
+        user = await _user(db, within, wanted)
+    _check_archived(user.archived_at, "user")
+    target = await target_user(engine, str(user.id), user.org_id)
+    return await erase(engine, target, by=by, is_dry=is_dry)
+
+
+async def list_workspaces(engine: Engine, within: OrgId | None = None) -> list[Workspace]:
+    """Every workspace that may be seen."""
+    async with engine.pool.everywhere() as db:
+        return [each for each in await identity.workspaces(db) if within in {None, each.org_id}]
 
 
 async def create_workspace(
-    engine: Engine, name: str, *, org: str | None, embedder: str | None
+    engine: Engine,
+    name: str,
+    *,
+    org: str | None,
+    embedder: str | None,
+    within: OrgId | None = None,
 ) -> WorkspaceId:
     """A workspace of an org."""
     check_name(name)
     async with engine.pool.everywhere() as db:
-        owner = await _org(db, org)
+        owner = await _org(db, org, within)
         if any(
             (each.org_id, each.name) == (owner.id, name) for each in await identity.workspaces(db)
         ):
@@ -146,54 +199,89 @@ async def create_workspace(
         return await identity.add_workspace(db, owner.id, name, embedder=embedder)
 
 
-async def rename_workspace(engine: Engine, wanted: str, name: str) -> None:
+async def rename_workspace(
+    engine: Engine, wanted: str, name: str, *, within: OrgId | None = None
+) -> None:
     """Give a workspace another name."""
     check_name(name)
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted)
+        found = await _workspace(db, wanted, within)
         others = await identity.workspaces(db)
         if any((each.org_id, each.name) == (found.org_id, name) for each in others):
             raise Conflict("The org has a workspace of that name.")
         await identity.rename_workspace(db, found.id, name)
 
 
-async def archive_workspace(engine: Engine, wanted: str, *, is_over: bool) -> None:
+async def archive_workspace(
+    engine: Engine, wanted: str, *, is_over: bool, within: OrgId | None = None
+) -> None:
     """Put a workspace away with its keys, or bring it back."""
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted)
+        found = await _workspace(db, wanted, within)
         if found.is_default and is_over:
             raise Invalid("The default workspace of an org stays.")
         await identity.archive_workspace(db, found.id, engine.now() if is_over else None)
 
 
+async def find_workspace(
+    engine: Engine, wanted: str | None, within: OrgId | None = None
+) -> Workspace:
+    """A workspace by name or id; the default one when None."""
+    return await _workspace_of(engine, wanted, within)
+
+
+async def delete_workspace(
+    engine: Engine, wanted: str, *, by: str, is_dry: bool = False, within: OrgId | None = None
+) -> Erased:
+    """Remove an archived workspace for good, with everything in it."""
+    async with engine.pool.everywhere() as db:
+        found = await _workspace(db, wanted, within)
+    _check_archived(found.archived_at, "workspace")
+    target = Target(Kind.WORKSPACE, found.org_id, [found.id], id=found.id)
+    return await erase(engine, target, by=by, is_dry=is_dry)
+
+
 async def set_embedder(engine: Engine, wanted: str, embedder: str | None) -> None:
     """Give a workspace an embedder of the operator's; its vectors follow in the background."""
     async with engine.pool.everywhere() as db:
-        await identity.set_embedder(db, (await _workspace(db, wanted)).id, embedder)
+        await identity.set_embedder(db, (await _workspace(db, wanted, None)).id, embedder)
 
 
-async def invite_to_workspace(engine: Engine, wanted: str, user: str) -> None:
+async def invite_to_workspace(
+    engine: Engine, wanted: str, user: str, *, within: OrgId | None = None
+) -> None:
     """Let a user of the org make this workspace the active one."""
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted)
+        found = await _workspace(db, wanted, within)
         guest = await _user(db, found.org_id, user)
         await identity.add_workspace_member(db, found.id, guest.id)
 
 
-async def remove_from_workspace(engine: Engine, wanted: str, user: str) -> None:
+async def remove_from_workspace(
+    engine: Engine, wanted: str, user: str, *, within: OrgId | None = None
+) -> None:
     """Keep a user out of a workspace."""
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted)
+        found = await _workspace(db, wanted, within)
         guest = await _user(db, found.org_id, user)
         if not await identity.remove_workspace_member(db, found.id, guest.id):
             raise NotFound("member")
 
 
+async def workspace_members(
+    engine: Engine, wanted: str, *, within: OrgId | None = None
+) -> list[UserId]:
+    """Who may make a workspace the active one, beside the org's admins."""
+    async with engine.pool.everywhere() as db:
+        found = await _workspace(db, wanted, within)
+        return await identity.workspace_members(db, found.id)
+
+
 async def list_projects(
-    engine: Engine, workspace: str | None
+    engine: Engine, workspace: str | None, within: OrgId | None = None
 ) -> list[tuple[Project, list[UserId]]]:
     """The projects of a workspace, each with its members."""
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     async with engine.pool.reading(found.id) as db:
         return [
             (each, await projects.members(db, found.id, each.id))
@@ -201,10 +289,12 @@ async def list_projects(
         ]
 
 
-async def create_project(engine: Engine, name: str, *, workspace: str | None) -> ProjectId:
+async def create_project(
+    engine: Engine, name: str, *, workspace: str | None, within: OrgId | None = None
+) -> ProjectId:
     """A project of a workspace, with nobody in it."""
     check_name(name)
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         made = await projects.add_project(db, found.id, name, engine.now())
         if made is None:
@@ -213,10 +303,12 @@ async def create_project(engine: Engine, name: str, *, workspace: str | None) ->
     return made
 
 
-async def rename_project(engine: Engine, wanted: str, name: str, *, workspace: str | None) -> None:
+async def rename_project(
+    engine: Engine, wanted: str, name: str, *, workspace: str | None, within: OrgId | None = None
+) -> None:
     """Give a project another name."""
     check_name(name)
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         known = await projects.projects(db, found.id)
         project = _pick(known, wanted, "project")
@@ -226,10 +318,15 @@ async def rename_project(engine: Engine, wanted: str, name: str, *, workspace: s
 
 
 async def archive_project(
-    engine: Engine, wanted: str, *, workspace: str | None, is_over: bool
+    engine: Engine,
+    wanted: str,
+    *,
+    workspace: str | None,
+    is_over: bool,
+    within: OrgId | None = None,
 ) -> None:
     """Put a project away with all it knows, or bring it back."""
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         project = _pick(await projects.projects(db, found.id), wanted, "project")
         at = engine.now() if is_over else None
@@ -239,10 +336,10 @@ async def archive_project(
 
 
 async def invite_to_project(
-    engine: Engine, wanted: str, user: str, *, workspace: str | None
+    engine: Engine, wanted: str, user: str, *, workspace: str | None, within: OrgId | None = None
 ) -> None:
     """Let a user of the org into a project."""
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     guest = await _user_of(engine, found.org_id, user)
     async with engine.pool.writing(found.id) as db:
         project = _pick(await projects.projects(db, found.id), wanted, "project")
@@ -251,10 +348,10 @@ async def invite_to_project(
 
 
 async def remove_from_project(
-    engine: Engine, wanted: str, user: str, *, workspace: str | None
+    engine: Engine, wanted: str, user: str, *, workspace: str | None, within: OrgId | None = None
 ) -> None:
     """Put a user out of a project; they see nothing more of it from that moment."""
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     guest = await _user_of(engine, found.org_id, user)
     async with engine.pool.writing(found.id) as db:
         project = _pick(await projects.projects(db, found.id), wanted, "project")
@@ -263,19 +360,26 @@ async def remove_from_project(
         await _note(engine, db, found.id, "project.left", project=project.id, user=guest.id)
 
 
-async def list_agents(engine: Engine, workspace: str | None) -> list[Agent]:
+async def list_agents(
+    engine: Engine, workspace: str | None, within: OrgId | None = None
+) -> list[Agent]:
     """The agents of a workspace."""
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     async with engine.pool.reading(found.id) as db:
         return await projects.agents(db, found.id)
 
 
 async def create_agent(
-    engine: Engine, name: str, *, workspace: str | None, project: str | None
+    engine: Engine,
+    name: str,
+    *,
+    workspace: str | None,
+    project: str | None,
+    within: OrgId | None = None,
 ) -> AgentId:
     """An agent of a workspace, or of a project in it."""
     check_name(name)
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         owner = None
         if project:
@@ -287,10 +391,12 @@ async def create_agent(
     return made
 
 
-async def rename_agent(engine: Engine, wanted: str, name: str, *, workspace: str | None) -> None:
+async def rename_agent(
+    engine: Engine, wanted: str, name: str, *, workspace: str | None, within: OrgId | None = None
+) -> None:
     """Give an agent another name."""
     check_name(name)
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         known = await projects.agents(db, found.id)
         agent = _pick(known, wanted, "agent")
@@ -300,15 +406,42 @@ async def rename_agent(engine: Engine, wanted: str, name: str, *, workspace: str
 
 
 async def archive_agent(
-    engine: Engine, wanted: str, *, workspace: str | None, is_over: bool
+    engine: Engine,
+    wanted: str,
+    *,
+    workspace: str | None,
+    is_over: bool,
+    within: OrgId | None = None,
 ) -> None:
     """Put an agent away, or bring it back."""
-    found = await _workspace_of(engine, workspace)
+    found = await _workspace_of(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         agent = _pick(await projects.agents(db, found.id), wanted, "agent")
         await projects.archive_agent(db, found.id, agent.id, engine.now() if is_over else None)
         action = "agent.archived" if is_over else "agent.restored"
         await _note(engine, db, found.id, action, agent=agent.id)
+
+
+async def delete_circle(
+    engine: Engine,
+    kind: Kind,
+    wanted: str,
+    *,
+    workspace: str | None,
+    by: str,
+    is_dry: bool = False,
+    within: OrgId | None = None,
+) -> Erased:
+    """Remove an archived project or agent for good, with what only it knew."""
+    found = await _workspace_of(engine, workspace, within)
+    target, is_archived = await target_circle(engine, kind, found.id, found.org_id, wanted)
+    _check_archived(engine.now() if is_archived else None, kind)
+    return await erase(engine, target, by=by, is_dry=is_dry)
+
+
+def _check_archived(archived_at: datetime | None, thing: str) -> None:
+    if archived_at is None:
+        raise Conflict(f"Archive the {thing} first. What is deleted cannot be brought back.")
 
 
 async def _add_user(db: Db, org_id: OrgId, login: str, *, is_admin: bool) -> NewUser:
@@ -323,9 +456,9 @@ async def _add_user(db: Db, org_id: OrgId, login: str, *, is_admin: bool) -> New
     return NewUser(user_id, login, password)
 
 
-async def _org(db: Db, wanted: str | None) -> Org:
+async def _org(db: Db, wanted: str | None, within: OrgId | None) -> Org:
     """The org of that name or id; with None the only one there is."""
-    found = await identity.orgs(db)
+    found = [each for each in await identity.orgs(db) if within in {None, each.id}]
     if wanted is None:
         if len(found) == 1:
             return found[0]
@@ -347,8 +480,8 @@ async def _user_of(engine: Engine, org_id: OrgId, wanted: str) -> User:
         return await _user(db, org_id, wanted)
 
 
-async def _workspace(db: Db, wanted: str | None) -> Workspace:
-    found = await identity.find_workspace(db, wanted)
+async def _workspace(db: Db, wanted: str | None, within: OrgId | None) -> Workspace:
+    found = await identity.find_workspace(db, wanted, within)
     if not found:
         raise NotFound("workspace")
     if len(found) > 1:
@@ -356,9 +489,9 @@ async def _workspace(db: Db, wanted: str | None) -> Workspace:
     return found[0]
 
 
-async def _workspace_of(engine: Engine, wanted: str | None) -> Workspace:
+async def _workspace_of(engine: Engine, wanted: str | None, within: OrgId | None) -> Workspace:
     async with engine.pool.everywhere() as db:
-        return await _workspace(db, wanted)
+        return await _workspace(db, wanted, within)
 
 
 def _pick(known: Sequence[N], wanted: str, thing: str) -> N:

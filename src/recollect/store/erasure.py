@@ -13,7 +13,7 @@ from uuid import UUID
 from psycopg import sql
 from psycopg.rows import class_row
 
-from recollect.domain import AgentId, OrgId, ProjectId, ThreadId, UserId, WorkspaceId
+from recollect.domain import AgentId, OrgId, ProjectId, UserId, WorkspaceId
 from recollect.store.pool import Db
 
 
@@ -29,7 +29,8 @@ class Span:
     key: str | None = None
     # Only that user's memories of the key.
     owner_id: UserId | None = None
-    thread_id: ThreadId | None = None
+    # Threads and memories by id.
+    named_ids: Sequence[UUID] = ()
     project_id: ProjectId | None = None
     agent_id: AgentId | None = None
     # Found on the way.
@@ -63,7 +64,7 @@ def _values(span: Span) -> dict[str, Any]:
         "subject": span.subject,
         "key": span.key,
         "owner_id": span.owner_id,
-        "thread_id": span.thread_id,
+        "named_ids": list(span.named_ids),
         "project_id": span.project_id,
         "agent_id": span.agent_id,
         "is_whole": span.is_whole,
@@ -113,7 +114,7 @@ _THREADS = """
     SELECT t.id, t.code, t.label
     FROM thread t
     WHERE t.workspace_id = %(workspace_id)s
-        AND (t.id = %(thread_id)s OR t.user_id = %(user_id)s OR t.subject = %(subject)s
+        AND (t.id = ANY(%(named_ids)s) OR t.user_id = %(user_id)s OR t.subject = %(subject)s
              OR t.project_id = %(project_id)s OR t.agent_id = %(agent_id)s)
     FOR UPDATE
 """
@@ -156,7 +157,7 @@ _MEMORIES = """
         OR (m.scope = 'agent' AND m.agent_id = %(agent_id)s)
         OR (m.thread_id = ANY(%(thread_ids)s)
             AND (%(is_whole)s OR m.origin <> 'user' OR m.scope = 'thread'))
-        OR m.id = ANY(%(learnt_ids)s)
+        OR m.id = ANY(%(learnt_ids)s) OR m.id = ANY(%(named_ids)s)
         OR m.id IN (
             SELECT l.memory_id FROM memory_message l
             WHERE l.workspace_id = %(workspace_id)s AND l.message_id = ANY(%(message_ids)s)))

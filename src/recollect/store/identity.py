@@ -23,6 +23,7 @@ class Workspace:
     name: str
     embedder: str | None
     is_default: bool
+    archived_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +114,13 @@ async def add_workspace(
     return WorkspaceId(workspace_id)
 
 
-_WORKSPACE_COLUMNS = "id, org_id, name, embedder, is_default"
+_WORKSPACE_COLUMNS = "id, org_id, name, embedder, is_default, archived_at"
 _WORKSPACES = f"SELECT {_WORKSPACE_COLUMNS} FROM workspace ORDER BY created_at, id"
 _FIND_WORKSPACE = f"""
     SELECT {_WORKSPACE_COLUMNS} FROM workspace
-    WHERE (%(wanted)s::text IS NULL AND is_default)
-        OR name = %(wanted)s OR id::text = %(wanted)s
+    WHERE (%(org_id)s::uuid IS NULL OR org_id = %(org_id)s)
+        AND ((%(wanted)s::text IS NULL AND is_default)
+             OR name = %(wanted)s OR id::text = %(wanted)s)
     ORDER BY is_default DESC, created_at, id
     LIMIT 2
 """
@@ -131,10 +133,15 @@ async def workspaces(db: Db) -> list[Workspace]:
         return await cursor.fetchall()
 
 
-async def find_workspace(db: Db, wanted: str | None) -> list[Workspace]:
-    """Workspaces of that name or id, the default ones when None; two show that it is ambiguous."""
+async def find_workspace(
+    db: Db, wanted: str | None, org_id: OrgId | None = None
+) -> list[Workspace]:
+    """Workspaces of that name or id, the default ones when None; two show that it is ambiguous.
+
+    Of one org where one is given.
+    """
     async with db.cursor(row_factory=class_row(Workspace)) as cursor:
-        await cursor.execute(_FIND_WORKSPACE, {"wanted": wanted})
+        await cursor.execute(_FIND_WORKSPACE, {"wanted": wanted, "org_id": org_id})
         return await cursor.fetchall()
 
 
@@ -395,6 +402,11 @@ _REMOVE_WORKSPACE_MEMBER = """
     DELETE FROM workspace_member
     WHERE workspace_id = %(workspace_id)s AND user_id = %(user_id)s
 """
+_WORKSPACE_MEMBERS = """
+    SELECT user_id FROM workspace_member
+    WHERE workspace_id = %(workspace_id)s
+    ORDER BY created_at, user_id
+"""
 
 
 async def add_workspace_member(db: Db, workspace_id: WorkspaceId, user_id: UserId) -> None:
@@ -407,6 +419,12 @@ async def remove_workspace_member(db: Db, workspace_id: WorkspaceId, user_id: Us
     """Keep a user out of a workspace; False when they were not let in."""
     values = {"workspace_id": workspace_id, "user_id": user_id}
     return (await db.execute(_REMOVE_WORKSPACE_MEMBER, values)).rowcount > 0
+
+
+async def workspace_members(db: Db, workspace_id: WorkspaceId) -> list[UserId]:
+    """Who may make this workspace the active one, beside admins."""
+    cursor = await db.execute(_WORKSPACE_MEMBERS, {"workspace_id": workspace_id})
+    return [UserId(row[0]) for row in await cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
