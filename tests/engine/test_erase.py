@@ -26,7 +26,7 @@ from recollect.engine.erase import (
 from recollect.engine.keys import create_key
 from recollect.engine.learn import distil_lessons, keep_ready
 from recollect.engine.learning import Said, learn_from, lesson_of
-from recollect.engine.save import Save, save
+from recollect.engine.save import Save, Saved, save
 from recollect.engine.tenants import archive_project
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated
 from recollect.store import erasure, lessons
@@ -206,27 +206,32 @@ async def test_a_person_as_clients_name_them_is_erased_in_one_workspace(
 async def test_a_save_under_way_while_its_user_is_erased_does_not_survive(
     engine: Engine, caller: Caller
 ) -> None:
-    """One is committed before the erasure can begin and goes with it, the other comes too late."""
+    """What is committed before the erasure has its turn goes with it; what comes later fails."""
     grace = await colleague(engine, caller)
     target = await target_user(engine, str(grace.user_id))
 
     async with engine.writing(grace) as db:
         erasing = asyncio.create_task(erase(engine, target, by="test"))
         await _wait_for_lock(engine)
-        late = asyncio.create_task(save(engine, grace, Save(content="too late")))
         await db.execute(
             "INSERT INTO thread (workspace_id, id, code, user_id, created_at, updated_at)"
             " VALUES (%s, gen_random_uuid(), %s, %s, now(), now())",
             [grace.workspace_id, "k" * 24, grace.user_id],
         )
         assert not erasing.done()
+    saves = [save(engine, grace, Save(content=f"text {number}")) for number in range(8)]
+    outcomes = await asyncio.gather(*saves, return_exceptions=True)
     erased = await erasing
 
+    assert {type(each) for each in outcomes} <= {Saved, Unauthenticated}
     with pytest.raises(Unauthenticated):
-        await late
+        await save(engine, grace, Save(content="too late"))
     assert erased.counts["thread"] == 1
     assert erased.receipt
     assert (await verify(engine, erased.receipt)).is_good
+    async with engine.pool.reading(grace.workspace_id) as db:
+        rows = await db.execute("SELECT FROM memory WHERE workspace_id = %s", [grace.workspace_id])
+        assert rows.rowcount == 0
 
 
 async def _wait_for_lock(engine: Engine) -> None:

@@ -29,6 +29,7 @@ from recollect.store.pool import Db
 _TRIES = 4
 _PAUSE_SECONDS = 0.2
 _FIRST = "0" * 64
+_NOBODY_ELSE = "Nobody else is in that org. Add another user first, or delete the org."
 
 _log = structlog.get_logger(__name__)
 
@@ -93,12 +94,22 @@ class Verified:
 
 async def erase(engine: Engine, target: Target, *, by: str, is_dry: bool = False) -> Erased:
     """Erase it and keep a receipt; a dry run does the same, counts, and takes all of it back."""
+    if target.kind is Kind.USER and not is_dry:
+        await _shut_out(engine, UserId(_given(target.id)))
     for _ in range(_TRIES - 1):
         try:
             return await _erase(engine, target, by=by, is_dry=is_dry)
         except Unavailable:
             await asyncio.sleep(_PAUSE_SECONDS)
     return await _erase(engine, target, by=by, is_dry=is_dry)
+
+
+async def _shut_out(engine: Engine, user_id: UserId) -> None:
+    """End the user's keys first: under constant writing the erasure would never have its turn."""
+    async with engine.pool.everywhere() as db:
+        if await erasure.heir_of(db, user_id) is None:
+            raise Conflict(_NOBODY_ELSE)
+        await identity.archive_user(db, user_id, engine.now())
 
 
 async def _erase(engine: Engine, target: Target, *, by: str, is_dry: bool) -> Erased:
@@ -155,7 +166,7 @@ async def _remove_user(db: Db, target: Target, gone: _Gone) -> None:
         raise NotFound("user")
     heir_id = await erasure.heir_of(db, user_id)
     if heir_id is None:
-        raise Conflict("Nobody else is in that org. Add another user first, or delete the org.")
+        raise Conflict(_NOBODY_ELSE)
     key_ids = await erasure.key_ids_of(db, user_id)
     for workspace_id in target.workspace_ids:
         span = Span(workspace_id, user_id=user_id, heir_id=heir_id, key_ids=key_ids)

@@ -44,7 +44,7 @@ async def begin_once(
     if earlier.status is not None and earlier.answer is not None:
         return Answer(earlier.status, bytes(earlier.answer), earlier.media_type)
     if earlier.is_done:
-        raise Conflict("That request was carried out, but its answer was lost in a crash.")
+        raise Conflict("That request was carried out, but its answer is not kept any more.")
     raise Conflict("The first request with this key is still under way.", is_passing=True)
 
 
