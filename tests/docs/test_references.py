@@ -16,7 +16,7 @@ each_document = pytest.mark.parametrize(
 
 _MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
 _TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
-_COMMAND = re.compile(r"\brecollect ([a-z]+)(?: ([a-z]+)(?=[\s`]|$))?")
+_COMMAND = re.compile(r"\brecollect ([a-z]+(?:-[a-z]+)*)(?: ([a-z]+)(?=[\s`]|$))?")
 _OPTION = re.compile(r"(?<=\s)--[a-z-]+")
 _MODULE = re.compile(r"\bpython -m ((?:bench|tests)(?:\.\w+)+)")
 
