@@ -11,8 +11,11 @@ from psycopg.conninfo import make_conninfo
 from recollect.domain import Caller, ThreadId, WorkspaceId
 from recollect.embedded import find_binaries
 from recollect.engine.core import Engine
+from recollect.engine.documents import keep_artifact
 from recollect.engine.keys import create_key
 from recollect.engine.learning import Said, learn_from, lesson_of
+from recollect.engine.reader import read_documents
+from recollect.engine.spaces import tend_vectors
 from recollect.server import Server
 from recollect.store import injections, lessons, responses
 from recollect.store.injections import Hidden, Injection
@@ -33,8 +36,15 @@ async def leave_traces(engine: Engine, server: Server, caller: Caller, mark: str
         session = await _talk(http, mark)
         await _keep_keyed(http, mark)
         await _chat(http, mark)
+    await keep_artifact(engine, caller, f"{mark}.md", f"a document of {mark}")
+    await read_documents(engine, caller.workspace_id, _beat)
+    await tend_vectors(engine, caller.workspace_id, _beat)
     await _ask_models(engine, caller, mark, session)
     return session
+
+
+async def _beat() -> None:
+    pass
 
 
 async def _talk(http: httpx2.AsyncClient, mark: str) -> str:

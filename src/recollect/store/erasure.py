@@ -40,6 +40,7 @@ class Span:
     message_ids: Sequence[UUID] = ()
     target_ids: Sequence[UUID] = ()
     learnt_ids: Sequence[UUID] = ()
+    document_ids: Sequence[UUID] = ()
     memory_ids: Sequence[UUID] = ()
     codes: Sequence[str] = ()
 
@@ -53,7 +54,7 @@ class Span:
         """Every id that no row may have afterwards."""
         own = [self.user_id, self.project_id, self.agent_id]
         found = [each for each in own if each] + [*self.thread_ids, *self.message_ids]
-        return [*found, *self.target_ids, *self.memory_ids]
+        return [*found, *self.target_ids, *self.memory_ids, *self.document_ids]
 
 
 def _values(span: Span) -> dict[str, Any]:
@@ -74,6 +75,7 @@ def _values(span: Span) -> dict[str, Any]:
         "message_ids": list(span.message_ids),
         "target_ids": list(span.target_ids),
         "learnt_ids": list(span.learnt_ids),
+        "document_ids": list(span.document_ids),
         "memory_ids": list(span.memory_ids),
         "codes": list(span.codes),
     }
@@ -163,6 +165,13 @@ _MEMORIES = """
             WHERE l.workspace_id = %(workspace_id)s AND l.message_id = ANY(%(message_ids)s)))
     FOR UPDATE OF m
 """
+_DOCUMENTS = """
+    SELECT d.id FROM document d
+    WHERE d.workspace_id = %(workspace_id)s
+        AND (d.user_id = %(user_id)s OR d.project_id = %(project_id)s
+             OR (d.thread_id = ANY(%(thread_ids)s) AND (%(is_whole)s OR d.kind = 'artifact')))
+    FOR UPDATE
+"""
 
 
 async def look(db: Db, span: Span) -> tuple[Span, int]:
@@ -187,6 +196,7 @@ async def look(db: Db, span: Span) -> tuple[Span, int]:
     found = await (await db.execute(_MEMORIES, _values(span))).fetchall()
     span = replace(
         span,
+        document_ids=await _ids(db, _DOCUMENTS, _values(span)),
         memory_ids=[row[0] for row in found],
         codes=[*span.codes, *(row[1] for row in found)],
     )
@@ -314,6 +324,35 @@ _LET_GO = """
         AND (superseded_by = ANY(%(memory_ids)s) OR thread_id = ANY(%(thread_ids)s)
              OR project_id = %(project_id)s OR agent_id = %(agent_id)s OR user_id = %(user_id)s)
 """
+_CHUNK_WORDS = """
+    DELETE FROM chunk_word w
+    USING (
+        SELECT c.id, unnest(c.terms) AS term
+        FROM chunk c
+        WHERE c.workspace_id = %(workspace_id)s AND c.document_id = ANY(%(document_ids)s)
+    ) AS indexed
+    WHERE w.workspace_id = %(workspace_id)s AND w.term = indexed.term AND w.chunk_id = indexed.id
+"""
+_CHUNK_VECTORS = """
+    DELETE FROM chunk_vector
+    WHERE workspace_id = %(workspace_id)s AND document_id = ANY(%(document_ids)s)
+"""
+_CHUNKS = """
+    DELETE FROM chunk
+    WHERE workspace_id = %(workspace_id)s AND document_id = ANY(%(document_ids)s)
+"""
+_DOCUMENT_PIECES = """
+    DELETE FROM document_piece
+    WHERE workspace_id = %(workspace_id)s AND document_id = ANY(%(document_ids)s)
+"""
+_ERASE_DOCUMENTS = """
+    DELETE FROM document
+    WHERE workspace_id = %(workspace_id)s AND id = ANY(%(document_ids)s)
+"""
+_LET_GO_OF_DOCUMENTS = """
+    UPDATE document SET thread_id = NULL
+    WHERE workspace_id = %(workspace_id)s AND thread_id = ANY(%(thread_ids)s)
+"""
 _FILE_PIECES = """
     DELETE FROM message_file_piece p
     USING message_file f
@@ -403,6 +442,12 @@ STEPS: Sequence[tuple[str, LiteralString]] = (
     ("segment", _SEGMENTS),
     ("memory", _ERASE_MEMORIES),
     ("memory let go", _LET_GO),
+    ("chunk_word", _CHUNK_WORDS),
+    ("chunk_vector", _CHUNK_VECTORS),
+    ("chunk", _CHUNKS),
+    ("document_piece", _DOCUMENT_PIECES),
+    ("document", _ERASE_DOCUMENTS),
+    ("document let go", _LET_GO_OF_DOCUMENTS),
     ("message_file_piece", _FILE_PIECES),
     ("message_file", _FILES),
     ("thread counted anew", _COUNTS),
