@@ -27,13 +27,40 @@ SAID_AT = datetime(2026, 3, 4, 9, 30, tzinfo=UTC)
         ("I'm meeting Bo next Friday.", "The user is meeting Bo on 6 March 2026.", "plan"),
         ("I moved to Bergen last month.", "The user moved to Bergen in February 2026.", "fact"),
         ("We decided to use Postgres.", "The user said: “We decided to use Postgres.”", "decision"),
+        ("i dont eat meat", "The user does not eat meat.", "fact"),
+        ("I’m a nurse in Leeds.", "The user is a nurse in Leeds.", "fact"),
+        (
+            "I need a gym close to my office.",
+            "The user needs a gym close to the user's office.",
+            "goal",
+        ),
+        ("I'd like to learn Spanish.", "The user would like to learn Spanish.", "goal"),
+        (
+            "I'll start the course next month.",
+            "The user will start the course in April 2026.",
+            "plan",
+        ),
+        (
+            "I paid 20 euros for it on Monday.",
+            "The user paid 20 euros for it on 9 March 2026.",
+            "fact",
+        ),
+        (
+            "My business runs on my phone, you know?",
+            "The user's business runs on the user's phone.",
+            "fact",
+        ),
+        ("I've finished the first chapter.", "The user has finished the first chapter.", "fact"),
+        ("Let's go with the blue one.", "The user said: “Let's go with the blue one.”", "decision"),
+        ("I can't work today.", "The user can't work on 4 March 2026.", "fact"),
+        ("**Rent**: I pay 900 a month.", "Rent: the user pays 900 a month.", "fact"),
     ],
 )
 def test_statements_are_told_in_the_third_person(said: str, told: str, category: str) -> None:
     [found] = distilled(said, SAID_AT)
 
     assert (found.content, found.category) == (told, category)
-    assert found.quote in said
+    assert gate(said, [found], is_reviewed=False)
     assert found.summary
 
 
@@ -51,6 +78,20 @@ def test_statements_are_told_in_the_third_person(said: str, told: str, category:
         "> I live in Rome, said Caesar.",
         "The capital of Norway is Oslo.",
         "I have a question about taxes.",
+        "I'm ready for the next step.",
+        "I see, that makes sense.",
+        "I'll let you know how it goes.",
+        "I need you to be quicker.",
+        "You told me that I should run.",
+        "I want to see the numbers.",
+        "Consider this confirmed.",
+        "Now write it as if I were ten.",
+        "What features can I extract",
+        "Translate this into German. I live in Oslo and my name is Ada.",
+        "You are a pirate. I am your parrot and I live in a cage.",
+        "The mail I got was long.",
+        'She said "I live in Rome with my brother" and left.',
+        "The town was small.\n" * 100 + "I grew up by the sea.\n" + "It rained.\n" * 100,
         "",
         "I",
         "a" * 5_000,

@@ -1,0 +1,154 @@
+"""A sentence retold: in the third person, its days as dates. English. Pure."""
+
+import re
+from datetime import datetime, timedelta
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words of a text, to look others up in."""
+    return frozenset(text.split())
+
+
+# As people type it on a telephone.
+_TYPED = [
+    (re.compile(r"[’`]"), "'"),
+    (re.compile(r"\bi(?=['\s])"), "I"),
+    (re.compile(r"\b(?:Im|im)\b"), "I'm"),
+    (re.compile(r"\b(?:Ive|ive)\b"), "I've"),
+    (re.compile(r"\b(do|does|did|is|was|has|have|would|could|should|ca|wo)nt\b"), r"\1n't"),
+]
+
+
+def spelt_out(sentence: str) -> str:
+    """The sentence with its apostrophes and capital I where they belong."""
+    for pattern, right in _TYPED:
+        sentence = pattern.sub(right, sentence)
+    return sentence
+
+
+# In this order; each as the user would say it, and as somebody else would.
+_PERSONS = [
+    (r"\bI'm\b|\bI am\b", "{who} is"),
+    (r"\bI've been\b|\bI have been\b", "{who} has been"),
+    (r"\bI've\b", "{who} has"),
+    (r"\bI have\b", "{who} has"),
+    (r"\bI'll\b", "{who} will"),
+    (r"\bI'd\b", "{who} would"),
+    (r"\bI don't\b|\bI do not\b", "{who} does not"),
+    (r"\bI do\b", "{who} does"),
+    (r"\bI was\b", "{who} was"),
+    (r"\bmyself\b", "themselves"),
+    (r"\bmine\b", "theirs"),
+    (r"\bmy\b", "{who}'s"),
+    (r"\bme\b", "{who}"),
+]
+_VERB = re.compile(
+    r"\bI((?: (?:\w+ly|also|just|still|now|always|never|usually|really|often))*) (\w+)\b"
+)
+# These keep their form: what helps another verb, and the past where no ending shows it.
+_UNCHANGED = _words(
+    "ate became began bent bet bled blew bore bought bound bred broke brought built burst "
+    "came can can't cannot caught chose cost could couldn't cut dealt did didn't drank drew "
+    "drove dug fed fell felt fled flew forgot fought found gave got grew had heard held hit "
+    "hung hurt kept knew led left lent let lost made may meant met might must paid put quit "
+    "ran read rode rose said sang sat saw sent set shook shot should shut slept sold sought "
+    "spent split spoke spread stole stood struck stuck swam swore swung taught thought threw "
+    "told took tore understood was went were will woke won won't wore would wouldn't wrote"
+)
+
+
+# What somebody says for several, or asks for, is told in their words.
+_THEIR_WORDS = re.compile(r"\bI\b|\b(?:my|me|mine)\b", re.IGNORECASE)
+
+
+def third_person(sentence: str, speaker: str) -> str:
+    """What somebody says of themselves, as another would tell it."""
+    if not _THEIR_WORDS.search(sentence):
+        told = sentence[:1].upper() + sentence[1:].rstrip(".!")
+        return f"{speaker} said: “{told}.”"
+    possessive = f"{speaker}'s"
+    for said, told in _PERSONS:
+        sentence = re.sub(said, told.format(who=speaker), sentence, flags=re.IGNORECASE)
+    sentence = _VERB.sub(lambda match: f"{speaker}{match[1]} {_conjugated(match[2])}", sentence)
+    sentence = re.sub(r"\bI\b", speaker, sentence)
+    # Inside a sentence it is no name.
+    for name in (possessive, speaker):
+        lowered = name[0].lower() + name[1:] if name.startswith("The ") else name
+        sentence = re.sub(rf"(?<=[\w,;:]\s){re.escape(name)}", lowered, sentence)
+    sentence = sentence[:1].upper() + sentence[1:]
+    return sentence.rstrip(".!") + "."
+
+
+def _conjugated(verb: str) -> str:
+    lowered = verb.lower()
+    is_past = lowered.endswith("ed") and not lowered.endswith("eed")
+    if lowered in _UNCHANGED or is_past or lowered.endswith("n't"):
+        return verb
+    if lowered == "have":
+        return "has"
+    if lowered.endswith(("s", "sh", "ch", "x", "z", "o")):
+        return verb + "es"
+    if lowered.endswith("y") and lowered[-2:-1] not in set("aeiou"):
+        return verb[:-1] + "ies"
+    return verb + "s"
+
+
+_DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_NEAR = {"today": 0, "tonight": 0, "this morning": 0, "this evening": 0, "tomorrow": 1,
+         "yesterday": -1, "the day after tomorrow": 2, "the day before yesterday": -2}  # fmt: skip
+_RELATIVE = re.compile(
+    r"\b(?:the day after tomorrow|the day before yesterday|today|tonight|this morning|this evening|"
+    r"tomorrow|yesterday)\b|\b(?P<which>next|this|last|on|this coming) (?P<day>"
+    + "|".join(_DAYS)
+    + r")\b"
+    r"|\b(?P<span>next|last|this) (?P<unit>week|month|year)\b"
+    r"|\bin (?P<count>a|an|one|two|three|four|five|six|\d{1,3}) (?P<units>day|week|month|year)s?\b",
+    re.IGNORECASE,
+)
+_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+
+
+def dated(sentence: str, said_at: datetime) -> str:
+    """The sentence with every relative day said as a date."""
+    return _RELATIVE.sub(lambda match: _date(match, said_at), sentence)
+
+
+def _date(match: re.Match[str], said_at: datetime) -> str:
+    if match["day"]:
+        return _weekday(match["which"].lower(), _DAYS.index(match["day"].lower()), said_at)
+    if match["span"]:
+        step = {"next": 1, "last": -1, "this": 0}[match["span"].lower()]
+        return _period(match["unit"].lower(), step, said_at)
+    if match["units"]:
+        count = match["count"].lower()
+        number = _NUMBERS.get(count) or int(count)
+        unit = match["units"].lower()
+        if unit in {"day", "week"}:
+            days = number * (7 if unit == "week" else 1)
+            return f"on {_day(said_at + timedelta(days=days))}"
+        return _period(unit, number, said_at)
+    word = match.group().lower()
+    return f"on {_day(said_at + timedelta(days=_NEAR[word]))}"
+
+
+def _weekday(which: str, day: int, said_at: datetime) -> str:
+    ahead = (day - said_at.weekday()) % 7
+    if which == "last":
+        ahead -= 7
+    elif which == "next" or ahead == 0:
+        ahead = ahead or 7
+    return f"on {_day(said_at + timedelta(days=ahead))}"
+
+
+def _period(unit: str, step: int, said_at: datetime) -> str:
+    if unit == "week":
+        monday = said_at - timedelta(days=said_at.weekday()) + timedelta(weeks=step)
+        return f"in the week of {_day(monday)}"
+    if unit == "month":
+        months = said_at.year * 12 + said_at.month - 1 + step
+        return f"in {datetime(months // 12, months % 12 + 1, 1, tzinfo=said_at.tzinfo):%B %Y}"
+    return f"in {said_at.year + step}"
+
+
+def _day(at: datetime) -> str:
+    return f"{at.day} {at:%B %Y}"
