@@ -35,7 +35,7 @@ class Server:
     seconds_to_ready: float
 
 
-async def start(data_dir: Path) -> Server:
+async def start(data_dir: Path, **settings: str) -> Server:
     """Spawn the server on a port of its own choice and wait until it says it is ready."""
     began = perf_counter()
     with (data_dir.parent / f"{data_dir.name}.log").open("ab") as log:
@@ -45,7 +45,7 @@ async def start(data_dir: Path) -> Server:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
-            env=_environment(),
+            env=_environment() | settings,
         )
     try:
         async with asyncio.timeout(_START_SECONDS):

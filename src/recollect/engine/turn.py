@@ -34,7 +34,7 @@ from recollect.models.chat import CHAT, Answer, NotUnderstood, Route, TooSlow, U
 from recollect.store import injections
 from recollect.store.injections import Hidden
 from recollect.store.lessons import Lesson
-from recollect.store.pool import Db
+from recollect.store.pool import Db, together
 
 Object = dict[str, Any]
 
@@ -214,17 +214,22 @@ class _Turn:
             )
         try:
             async with self._engine.writing(caller) as db:
-                entry = await open_entry(
-                    self._engine,
-                    db,
-                    caller.workspace_id,
-                    purpose="turn",
-                    model=self._route.model,
-                    reserved=0,
-                )
-                if self._remembered.injection:
-                    await injections.put(db, caller, self._remembered.injection, self._engine.now())
-                heard = await self._hear(db, seed) if writes else None
+                heard, lesson = await self._hear(db, seed) if writes else (None, None)
+                async with together(db):
+                    entry = await open_entry(
+                        self._engine,
+                        db,
+                        caller.workspace_id,
+                        purpose="turn",
+                        model=self._route.model,
+                        reserved=0,
+                    )
+                    if self._remembered.injection:
+                        await injections.put(
+                            db, caller, self._remembered.injection, self._engine.now()
+                        )
+                    if lesson:
+                        await learn_from(self._engine, db, caller, lesson)
         except Unavailable:
             # Whoever chats does not wait for our database to come back.
             _log.warning("turn.unrecorded")
@@ -241,8 +246,11 @@ class _Turn:
         ref = parse_ref(name, "chat_", "sess_", "chat-", "conv_")
         return Channel(name, ref, agent=self._ask.agent)
 
-    async def _hear(self, db: Db, seed: str) -> Message | None:
-        """Keep what the user said, to be learnt from: once, however often the turn is repeated."""
+    async def _hear(self, db: Db, seed: str) -> tuple[Message | None, Lesson | None]:
+        """Keep what the user said, and what is to be learnt from it.
+
+        Once each, however often the turn is repeated.
+        """
         if self._context.channel:
             self._thread = await enter_channel(
                 self._engine, db, self._caller, self._context.channel
@@ -250,7 +258,7 @@ class _Turn:
             self._context = replace(self._context, thread_id=self._thread.id)
         places = user_places(self._messages, seed)
         if not places or not self._context.said or not _ends_with_user(self._messages):
-            return None
+            return None, None
         key = f"turn {places[max(places)].hex()}"
         message = await self._append(db, NewMessage("user", self._context.said, client_id=key))
         said = Said(
@@ -261,8 +269,7 @@ class _Turn:
             thread_id=self._context.thread_id,
             key=key,
         )
-        await learn_from(self._engine, db, self._caller, lesson_of(self._caller, said))
-        return message
+        return message, lesson_of(self._caller, said)
 
     async def _append(self, db: Db, message: NewMessage) -> Message | None:
         if self._thread is None:

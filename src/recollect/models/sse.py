@@ -12,9 +12,12 @@ DONE = b"[DONE]"
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Each event with the blank line that ends it, exactly as it came; a rest without end last."""
     buffer = bytearray()
+    blanks = (b"\n\n",)
     async for chunk in chunks:
         buffer += chunk
-        while end := _end(buffer):
+        if b"\r" in chunk:
+            blanks = (b"\n\n", b"\r\n\r\n", b"\r\r")
+        while end := _end(buffer, blanks):
             yield bytes(buffer[:end])
             del buffer[:end]
         if len(buffer) > _LONGEST_EVENT:
@@ -33,11 +36,7 @@ def data(event: bytes) -> bytes | None:
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines)
 
 
-def _end(buffer: bytearray) -> int:
+def _end(buffer: bytearray, blanks: tuple[bytes, ...]) -> int:
     """Where the first event ends, behind its blank line; 0 when it does not yet."""
-    ends = [
-        at + len(blank)
-        for blank in (b"\n\n", b"\r\n\r\n", b"\r\r")
-        if (at := buffer.find(blank)) >= 0
-    ]
+    ends = [at + len(blank) for blank in blanks if (at := buffer.find(blank)) >= 0]
     return min(ends, default=0)
