@@ -3,7 +3,6 @@
 import re
 from collections.abc import AsyncIterator
 from typing import Annotated
-from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, File, Query, Request, Response, UploadFile
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -20,6 +19,7 @@ from recollect.doors.alumia.envelope import (
 )
 from recollect.doors.alumia.errors import answer
 from recollect.doors.cursors import cursor_at, place_of
+from recollect.doors.files import Sent, download, parts_of
 from recollect.doors.front import Door, bearer
 from recollect.doors.furnish import EngineOf, furnish
 from recollect.engine.assets import (
@@ -61,7 +61,6 @@ _UPLOAD = re.compile(r"/api/v1/memories/[^/]+/assets")
 # The file's form around it.
 _UPLOAD_BYTES = MOST_BYTES + 64 * 1024
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}")
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 _STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503)
 router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
@@ -198,7 +197,7 @@ async def add_asset(
         filename=_printable(file.filename or "file"),
         media_type=given if _MEDIA_TYPE.fullmatch(given) else "application/octet-stream",
     )
-    asset = await attach(engine, there, memory, new, _chunks(file))
+    asset = await attach(engine, there, memory, new, parts_of(file))
     return Envelope(data=parts_wire.from_asset(asset))
 
 
@@ -232,31 +231,20 @@ async def download_asset(
     """The bytes, or with a `Range` header some of them."""
     there, memory = await _found(engine, caller, memory_id, names)
     asset = await get_asset(engine, there, memory, wire.thing_id(asset_id, "asset"))
-    span = _span(request.headers.get("range"), asset.size)
-    if span is None:
+    file = Sent(asset.filename, asset.media_type, asset.size, asset.digest)
+
+    def give(first: int, last: int) -> AsyncIterator[bytes]:
+        return give_out(engine, there, asset, first, last)
+
+    found = download(file, request.headers.get("range"), give)
+    if found is None:
         error = {"code": "RANGE_NOT_SATISFIABLE", "message": "There are no such bytes."}
         return JSONResponse(
             {"success": False, "error": error},
             416,
             {"content-range": f"bytes */{asset.size}"},
         )
-    first, last = span
-    is_part = (first, last) != (0, asset.size - 1)
-    headers = {
-        "content-length": str(last - first + 1),
-        "accept-ranges": "bytes",
-        "etag": f'"{bytes(asset.digest).hex()}"',
-        "content-disposition": f"attachment; filename*=UTF-8''{quote(asset.filename, safe='')}",
-        "content-security-policy": "sandbox; default-src 'none'",
-    }
-    if is_part:
-        headers["content-range"] = f"bytes {first}-{last}/{asset.size}"
-    return StreamingResponse(
-        give_out(engine, there, asset, first, last),
-        206 if is_part else 200,
-        headers,
-        media_type=asset.media_type,
-    )
+    return found
 
 
 @router.delete("/api/v1/memories/{memory_id}/assets/{asset_id}")
@@ -405,25 +393,6 @@ async def _found(
     return await find_keyed(engine, reach, ref)
 
 
-async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:
-    while chunk := await file.read(64 * 1024):
-        yield chunk
-
-
 def _printable(name: str) -> str:
     kept = "".join(letter for letter in name if letter.isprintable())
     return kept.encode("utf-8", "ignore").decode()[:255] or "file"
-
-
-def _span(asked: str | None, size: int) -> tuple[int, int] | None:
-    """First and last byte; the whole when nothing, or nothing we know, is asked; None beyond it."""
-    found = _RANGE.fullmatch(asked or "")
-    if found is None or found.groups() == ("", ""):
-        return (0, size - 1)
-    first, last = found.groups()
-    if not first:
-        return (max(0, size - int(last)), size - 1) if int(last) and size else None
-    if int(first) >= size:
-        return None
-    end = min(int(last), size - 1) if last else size - 1
-    return (int(first), end) if int(first) <= end else (0, size - 1)

@@ -5,7 +5,7 @@ from starlette.datastructures import Headers
 
 from recollect import __version__
 from recollect.doors.cookies import Cookies
-from recollect.doors.dashboard import chats, memories, signin
+from recollect.doors.dashboard import chats, documents, memories, signin
 from recollect.doors.dashboard.errors import answer
 from recollect.doors.dashboard.page import Page
 from recollect.doors.dashboard.turns import Turns
@@ -33,6 +33,7 @@ def door(engine: Engine, cookies: Cookies, limiter: Limiter, turns: Turns) -> Do
             *signin.router.routes,
             *chats.router.routes,
             *memories.router.routes,
+            *documents.router.routes,
         ],
     )
     app.state.cookies = cookies
@@ -46,6 +47,8 @@ def door(engine: Engine, cookies: Cookies, limiter: Limiter, turns: Turns) -> Do
         answer,
         _no_key,
         most_bytes=MIB,
+        uploads=documents.UPLOADS,
+        most_upload_bytes=documents.UPLOAD_BYTES,
         recognise=cookies.recognise,
         is_open=_is_open,
         limiter=limiter,
