@@ -62,6 +62,16 @@ def new_code() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(CODE_LENGTH))
 
 
+def code_from(seed: bytes) -> str:
+    """A code of the same form that hangs on the seed alone, of 32 bytes or more."""
+    number = int.from_bytes(seed, "big")
+    letters: list[str] = []
+    for _ in range(CODE_LENGTH):
+        number, rest = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[rest])
+    return "".join(letters)
+
+
 def new_memory_id() -> MemoryId:
     """A random id for a memory about to be born."""
     return MemoryId(uuid4())

@@ -30,6 +30,8 @@ SUMMARIES = {
     "backup": "write everything into one file",
     "restore": "fill an empty house from a backup",
     "move": "move everything to an external PostgreSQL",
+    "export": "write a workspace, a user's part or a thread as JSON Lines",
+    "import": "take in an export, or what other systems wrote",
     "migrate": "bring the database to this release's schema",
     "jobs": "show background jobs and retry buried ones",
     "learn": "see what would be learnt, decide what waits, read the bill",

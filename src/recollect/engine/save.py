@@ -165,8 +165,18 @@ async def attach_vector(
 
 def indexed_text(memory: Memory) -> str:
     """Everything a memory can be found by in words."""
-    parts = [memory.content, memory.summary, memory.key, memory.category, *memory.tags]
-    return "\n".join(part for part in parts if part)
+    return text_to_index(memory.content, memory.summary, memory.key, memory.category, memory.tags)
+
+
+def text_to_index(
+    content: str,
+    summary: str | None,
+    key: str | None,
+    category: str | None,
+    tags: Sequence[str],
+) -> str:
+    """The same of a memory that is only about to be one."""
+    return "\n".join(part for part in [content, summary, key, category, *tags] if part)
 
 
 def content_digest(content: str) -> bytes:

@@ -15,7 +15,6 @@ from recollect.domain import (
     Memory,
     MemoryId,
     Message,
-    Origin,
     Ref,
     Right,
     View,
@@ -129,7 +128,7 @@ async def look_for(
 
 def source_type(memory: Memory) -> str:
     """Who put a memory there: a person, a model, or a kind of turn."""
-    if memory.origin is Origin.USER:
+    if memory.origin == "user":
         return "user"
     label = memory.origin_label or ""
     return label if label.startswith("auto_") else "model"

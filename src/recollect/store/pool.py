@@ -36,6 +36,11 @@ _BEGIN_READING = sql.SQL("BEGIN READ ONLY; SET LOCAL recollect.workspace = {}")
 # A search's statements are long: planning them for each question took 8 of its 50 ms at 100,000
 # memories, and the plan is the same each time (`PGOPTIONS='-c plan_cache_mode=...'` shows it).
 _KEEP_PLANS = sql.SQL("; SET LOCAL plan_cache_mode = 'force_generic_plan'")
+# A SELECT, and no SET: the first query is the moment that is seen from then on.
+_BEGIN_SNAPSHOT = sql.SQL(
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+    "SELECT set_config('recollect.workspace', {}, true)"
+)
 _BEGIN_EVERYWHERE = sql.SQL("BEGIN; SET LOCAL recollect.reach = 'everywhere'")
 _BEGIN_ERASING = sql.SQL(
     "BEGIN; SET LOCAL recollect.reach = 'everywhere'; SET LOCAL recollect.erasing = 'on'"
@@ -98,6 +103,10 @@ class Pool:
         """
         begin = _BEGIN_READING.format(sql.Literal(str(workspace_id)))
         return self._transaction(begin + _KEEP_PLANS if keeps_plans else begin)
+
+    def snapshot(self, workspace_id: WorkspaceId) -> AbstractAsyncContextManager[Db]:
+        """A transaction that sees one workspace as it is now, however long it lasts."""
+        return self._transaction(_BEGIN_SNAPSHOT.format(sql.Literal(str(workspace_id))))
 
     def everywhere(self) -> AbstractAsyncContextManager[Db]:
         """A transaction over all workspaces: for the queue, sweeps and identity tables."""
@@ -175,6 +184,14 @@ async def connect(url: str) -> Db:
         raise Unavailable("database") from error
 
 
+_TURN_TO = "SELECT set_config('recollect.workspace', %(workspace_id)s, true)"
+
+
+async def turn_to(db: Db, workspace_id: WorkspaceId) -> None:
+    """Look at another workspace from here on, in the same transaction."""
+    await db.execute(_TURN_TO, {"workspace_id": str(workspace_id)})
+
+
 _BACKEND = "SELECT pg_backend_pid()"
 
 
@@ -193,6 +210,11 @@ async def together(db: Db) -> AsyncGenerator[None]:
     """
     async with db.pipeline():
         yield
+
+
+def savepoint(db: Db) -> AbstractAsyncContextManager[object]:
+    """A part of a transaction that is undone by itself when it raises."""
+    return db.transaction()
 
 
 async def _configure(connection: Db) -> None:

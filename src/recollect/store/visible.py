@@ -12,7 +12,7 @@ from typing import Any
 from recollect.domain import CURRENT, Caller, View
 
 # The projects whose member the caller is, asked of the tables: who was removed sees nothing more.
-_OWN_PROJECTS = """
+OWN_PROJECTS = """
     SELECT own.project_id FROM project_member own
     JOIN project known ON known.workspace_id = own.workspace_id AND known.id = own.project_id
     WHERE own.workspace_id = %(workspace_id)s AND own.user_id = %(user_id)s
@@ -25,7 +25,7 @@ IN_SIGHT = f"""
         WHEN 'workspace' THEN %(is_home)s
         WHEN 'global' THEN m.user_id = %(user_id)s
         WHEN 'project' THEN CASE
-            WHEN %(in_project)s::uuid IS NULL THEN m.project_id IN ({_OWN_PROJECTS})
+            WHEN %(in_project)s::uuid IS NULL THEN m.project_id IN ({OWN_PROJECTS})
             ELSE m.project_id = %(in_project)s END
         WHEN 'agent' THEN m.agent_id = %(in_agent)s
         WHEN 'thread' THEN m.thread_id = %(in_thread)s
@@ -57,7 +57,7 @@ SOME_RESTRICTED = """
 THREAD_IN_SIGHT = f"""
     ((t.project_id IS NULL AND %(is_home)s)
      OR t.user_id = %(user_id)s
-     OR t.project_id IN ({_OWN_PROJECTS}))
+     OR t.project_id IN ({OWN_PROJECTS}))
 """
 
 # A document is seen as a thread is; until all of it has arrived it is not there.
@@ -65,7 +65,7 @@ DOCUMENT_IN_SIGHT = f"""
     d.status <> 'uploading'
     AND ((d.project_id IS NULL AND %(is_home)s)
          OR d.user_id = %(user_id)s
-         OR d.project_id IN ({_OWN_PROJECTS}))
+         OR d.project_id IN ({OWN_PROJECTS}))
 """
 
 

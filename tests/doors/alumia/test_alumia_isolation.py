@@ -6,9 +6,11 @@ who is not in the project. An id of theirs must be answered like an id that nobo
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from io import BytesIO
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
+from zipfile import ZipFile
 
 import httpx2
 import pytest
@@ -17,6 +19,7 @@ from recollect.domain import Caller
 from recollect.doors.front import Door
 from recollect.engine.core import Engine
 from recollect.server import Server
+from recollect.store import projects
 from tests.doors.test_isolation import dump
 from tests.support.alumia import (
     client_of,
@@ -30,6 +33,7 @@ from tests.support.alumia import (
 )
 from tests.support.house import neighbour, new_caller, visit
 from tests.support.routes import Route, door_named, fields_of_body, operation, routes_of
+from tests.support.statebase import remember
 
 pytestmark = pytest.mark.anyio
 
@@ -210,6 +214,7 @@ async def test_every_route_of_this_door_has_a_crossing_or_no_place_for_an_id(
     without = {str(route) for route in routes_of(door) if route not in crossed}
 
     assert without == {
+        "GET /api/v1/export",
         "GET /api/v1/learning",
         "POST /api/v1/learning",
         "DELETE /api/v1/learning",
@@ -245,6 +250,51 @@ async def test_S42_what_is_listed_recalled_and_counted_is_the_callers_alone(
         assert [each["id"] for each in answers[0].json()["data"]["items"]] == [own["id"]]
         assert answers[3].json()["data"]["total"] == 0
         assert answers[7].json()["total"] == 1
+
+
+async def test_S42_an_export_holds_the_callers_own_and_nothing_else(
+    engine: Engine, server: Server, caller: Caller, foreigner: Caller
+) -> None:
+    async with (
+        client_of(engine, server, caller) as ours,
+        client_of(engine, server, foreigner) as theirs,
+    ):
+        foreign = await furnished(engine, theirs, foreigner)
+        own = await furnished(engine, ours, caller)
+        await remember(theirs, "everybody there may read this of theirs")
+
+        answer = await ours.get("/api/v1/export")
+
+    with ZipFile(BytesIO(answer.content)) as archive:
+        shown = archive.read("recollect.jsonl").decode()
+        attached = [name for name in archive.namelist() if name.startswith("files/")]
+    for each in fields(foreign):
+        assert getattr(foreign, each.name) not in shown
+        # An agent goes along where something is its own.
+        assert (getattr(own, each.name) in shown) == (each.name != "agent")
+    if caller.user_id != foreigner.user_id:
+        assert str(foreigner.user_id) not in shown
+    assert "everybody there" not in shown
+    assert len(attached) == 1
+
+
+async def test_S42_who_was_put_out_of_a_project_takes_nothing_of_it_along(
+    engine: Engine, server: Server, caller: Caller
+) -> None:
+    project = await new_project(engine, caller)
+    async with client_of(engine, server, caller) as http:
+        await kept(http, "known to the project", scope="project", projectId=project)
+        await kept(http, "known to me")
+        async with engine.writing(caller) as db:
+            await projects.remove_member(db, caller.workspace_id, UUID(project), caller.user_id)
+
+        answer = await http.get("/api/v1/export")
+
+    with ZipFile(BytesIO(answer.content)) as archive:
+        shown = archive.read("recollect.jsonl").decode()
+    assert "known to me" in shown
+    assert "known to the project" not in shown
+    assert project not in shown
 
 
 async def test_S23_each_right_opens_its_own_routes_alone(

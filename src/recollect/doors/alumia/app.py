@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import IO, Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, File, Query, Request, Response, UploadFile
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -33,6 +33,7 @@ from recollect.engine.assets import (
 )
 from recollect.engine.contexts import Context
 from recollect.engine.core import Engine
+from recollect.engine.exports import own_choices
 from recollect.engine.insights import (
     is_learning,
     learn,
@@ -54,12 +55,14 @@ from recollect.engine.keyed import (
 from recollect.engine.reach import Reach, activate, reach_of
 from recollect.engine.threads import OpenThread, get_thread, open_thread
 from recollect.errors import Invalid, NotFound
+from recollect.trade.archive import spooled
 
 CREDENTIALS = {"bearer": {"type": "http", "scheme": "bearer"}}
 PREFIXES = ("/api/v1",)
 _UPLOAD = re.compile(r"/api/v1/memories/[^/]+/assets")
 # The file's form around it.
 _UPLOAD_BYTES = MOST_BYTES + 64 * 1024
+_SENT_BYTES = 256 * 1024
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}")
 
 _STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503)
@@ -378,6 +381,27 @@ async def delete_insight(engine: EngineOf, caller: CallerOf, insight_id: str) ->
     wanted = wire.thing_id(insight_id, "insight")
     await unlearn(engine, await _home(engine, caller), wanted)
     return Envelope(data=Gone(id=str(wanted)))
+
+
+# Everything of one's own, to take along.
+
+
+@router.get(
+    "/api/v1/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/zip": {}}}},
+)
+async def export_own(engine: EngineOf, caller: CallerOf) -> StreamingResponse:
+    """All that is the user's own: memories, sessions, messages, files, insights, as a zip."""
+    file = await spooled(engine, await own_choices(engine, caller))
+    headers = {"content-disposition": 'attachment; filename="recollect-export.zip"'}
+    return StreamingResponse(_sent(file), headers=headers, media_type="application/zip")
+
+
+async def _sent(file: IO[bytes]) -> AsyncIterator[bytes]:
+    with file:
+        while chunk := file.read(_SENT_BYTES):
+            yield chunk
 
 
 async def _home(engine: Engine, caller: Caller) -> Caller:

@@ -1,0 +1,390 @@
+"""Coming in: lines of an export, or of something made to look like one, each kept once.
+
+Every batch is a transaction of its own: what was kept stays, and running it again goes on where it
+stopped. A line that cannot be kept is told and costs no other.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Protocol
+from uuid import UUID, uuid5
+
+from recollect.domain import (
+    MemoryId,
+    OrgId,
+    UserId,
+    WorkspaceId,
+    code_from,
+)
+from recollect.engine import spaces
+from recollect.engine.core import Engine
+from recollect.engine.documents import READ
+from recollect.engine.messages import SEGMENT
+from recollect.engine.pieces import take_in as take_in_pieces
+from recollect.engine.records import KINDS, REFERENCES, Broken, checked
+from recollect.engine.save import content_digest, kind_of, text_to_index
+from recollect.engine.words import terms
+from recollect.store import events, imports, jobs, words
+from recollect.store.imports import Row
+from recollect.store.jobs import NewJob
+from recollect.store.pool import Db, savepoint, together
+
+_MOST_ROWS = 200
+_MOST_BYTES = 4 * 1024 * 1024
+# So many refusals are remembered; all are counted, and told as they come.
+_MOST_REMEMBERED = 1_000
+
+# What a kind hangs on, in which fields.
+_PARENTS: Mapping[str, Mapping[str, str]] = {
+    "project_member": {"project_id": "project"},
+    "agent": {"project_id": "project"},
+    "state": {"thread_id": "thread"},
+    "turn": {"thread_id": "thread"},
+    "message": {"thread_id": "thread"},
+    "file": {"message_id": "message"},
+    "link": {"source_id": "memory", "target_id": "memory"},
+    "source": {"memory_id": "memory"},
+    "made_of": {"memory_id": "memory", "message_id": "message"},
+    "segment": {"memory_id": "memory"},
+    "asset": {"memory_id": "memory"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing to keep: where it stands in what was read, its kind, and its fields."""
+
+    where: str
+    type: str
+    raw: Mapping[str, Any]
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that was not kept, and why."""
+
+    where: str
+    type: str
+    why: str
+
+
+class Attachments(Protocol):
+    """Where the bytes of assets and files are."""
+
+    def pieces(self, digest: str, size: int) -> Iterator[bytes] | None:
+        """The bytes of that digest, no more than `size` of them; None when they are missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where it goes, and under which ids."""
+
+    workspace_id: WorkspaceId
+    org_id: OrgId
+    # Everything becomes this user's; None: each is its own user's, who is found by login or made.
+    owner: UserId | None = None
+    # Other ids than in the file, and for the same line always the same.
+    new_ids: bool = False
+    # Conversations that were never cut into memories: the segmenter shall look at them.
+    is_to_segment: bool = False
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of it."""
+
+    kept: Counter[str] = field(default_factory=Counter[str])
+    known: Counter[str] = field(default_factory=Counter[str])
+    refused: Counter[str] = field(default_factory=Counter[str])
+    # Refusals, up to a thousand of them.
+    refusals: list[Refusal] = field(default_factory=list[Refusal])
+    # What was left out on purpose, such as an answer that somebody had made anew.
+    left_out: Counter[str] = field(default_factory=Counter[str])
+
+
+Watch = Callable[[Report], None]
+Tell = Callable[[Refusal], None]
+
+
+async def take_in(
+    engine: Engine,
+    target: Target,
+    lines: Iterable[Line | Refusal],
+    *,
+    attachments: Attachments,
+    is_dry_run: bool = False,
+    watch: Watch = lambda _: None,
+    tell: Tell = lambda _: None,
+) -> Report:
+    """Keep the lines. A dry run does all of it and undoes it at the end."""
+    intake = _Intake(engine, target, attachments, tell)
+    if is_dry_run:
+        with suppress(_Undone):
+            async with engine.pool.writing(target.workspace_id) as db:
+                for batch in _batches(lines, intake.refuse):
+                    await intake.take(db, batch)
+                    watch(intake.report)
+                raise _Undone
+        return intake.report
+    for batch in _batches(lines, intake.refuse):
+        async with engine.pool.writing(target.workspace_id) as db:
+            await intake.take(db, batch)
+        watch(intake.report)
+    async with engine.pool.writing(target.workspace_id) as db:
+        await events.record(
+            db,
+            target.workspace_id,
+            "data.imported",
+            actor="operator",
+            user_id=None,
+            details={"kept": dict(intake.report.kept)},
+            at=engine.now(),
+        )
+    return intake.report
+
+
+class _Undone(Exception):
+    """A dry run is over."""
+
+
+def _batches(
+    lines: Iterable[Line | Refusal], refuse: Callable[[Refusal], None]
+) -> Iterator[list[Line]]:
+    """Neighbours of one kind together, as many as one statement should hold."""
+    batch: list[Line] = []
+    size = 0
+    for line in lines:
+        if isinstance(line, Refusal):
+            refuse(line)
+            continue
+        is_full = len(batch) >= _MOST_ROWS or size + line.size > _MOST_BYTES
+        if batch and (is_full or line.type != batch[0].type):
+            yield batch
+            batch, size = [], 0
+        batch.append(line)
+        size += line.size
+    if batch:
+        yield batch
+
+
+class _Intake:
+    """An import under way: what the ids of the file are called here, and what became of it."""
+
+    def __init__(
+        self, engine: Engine, target: Target, attachments: Attachments, tell: Tell
+    ) -> None:
+        self._engine = engine
+        self._target = target
+        self._attachments = attachments
+        self._tell = tell
+        self._users: dict[str, UserId] = {}
+        self._circles: dict[str, str] = {}
+        self.report = Report()
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.report.refused[refusal.type] += 1
+        if len(self.report.refusals) < _MOST_REMEMBERED:
+            self.report.refusals.append(refusal)
+        self._tell(refusal)
+
+    async def take(self, db: Db, batch: Sequence[Line]) -> None:
+        """Keep lines of one kind."""
+        kind = batch[0].type
+        rows: list[tuple[Line, Row]] = []
+        for line in batch:
+            try:
+                if kind not in KINDS:
+                    raise Broken("a kind that this release does not know")  # noqa: TRY301
+                rows.append((line, checked(kind, line.raw)))
+            except (Broken, RecursionError) as error:
+                self.refuse(Refusal(line.where, kind, str(error)))
+        match kind:
+            case "user":
+                for line, row in rows:
+                    await self._take_user(db, line, row)
+            case "project" | "agent":
+                for line, row in rows:
+                    await self._take_circle(db, kind, line, row)
+            case "file" | "asset" | "document":
+                for line, row in rows:
+                    await self._take_attachment(db, kind, line, row)
+            case _:
+                await self._take_rows(db, kind, rows)
+
+    async def _take_user(self, db: Db, line: Line, row: Row) -> None:
+        """Whoever has the login here is meant; else a user is made, without a password."""
+        if self._target.owner:
+            self._users[row["id"]] = self._target.owner
+            self.report.known["user"] += 1
+            return
+        found = await imports.find_login(db, row["login"])
+        if found is None:
+            user_id = UUID(self._renamed(row["id"]))
+            for made in (user_id, uuid5(self._target.org_id, row["id"])):
+                if await imports.add_user(
+                    db,
+                    self._target.org_id,
+                    made,
+                    row["login"],
+                    learning_on=row["learning_on"],
+                ):
+                    self._users[row["id"]] = UserId(made)
+                    self.report.kept["user"] += 1
+                    return
+        elif found[1] == self._target.org_id:
+            self._users[row["id"]] = found[0]
+            self.report.known["user"] += 1
+            return
+        why = "somebody of another org has this login; say with `--as` whose it shall be"
+        self.refuse(Refusal(line.where, "user", why))
+
+    async def _take_circle(self, db: Db, kind: str, line: Line, row: Row) -> None:
+        """A project or agent; one of the same name is the same."""
+        known = await imports.find_named(db, self._target.workspace_id, kind, row["name"])
+        if known:
+            self._circles[row["id"]] = str(known)
+            self.report.known[kind] += 1
+            return
+        await self._take_rows(db, kind, [(line, row)])
+
+    async def _take_rows(self, db: Db, kind: str, rows: Sequence[tuple[Line, Row]]) -> set[str]:
+        """Keep rows of a kind; the keys of those that were kept just now."""
+        placed: dict[str, tuple[Line, Row]] = {}
+        for line, row in rows:
+            try:
+                here = self._placed(kind, row)
+            except Broken as error:
+                self.refuse(Refusal(line.where, kind, str(error)))
+                continue
+            key = imports.key_of(kind, here)
+            if key in placed:
+                self.report.known[kind] += 1
+            else:
+                placed[key] = (line, here)
+        if not placed:
+            return set()
+        workspace_id = self._target.workspace_id
+        batch = [row for _, row in placed.values()]
+        kept = await imports.insert(db, workspace_id, kind, batch)
+        self.report.kept[kind] += len(kept)
+        others = {key: each for key, each in placed.items() if key not in kept}
+        if others:
+            await self._explain(db, kind, others)
+        await self._follow(db, kind, [placed[key][1] for key in kept])
+        return kept
+
+    async def _explain(self, db: Db, kind: str, others: Mapping[str, tuple[Line, Row]]) -> None:
+        """Tell apart what was there already, what hangs on nothing, and what clashes."""
+        known = await imports.known(
+            db, self._target.workspace_id, kind, [row for _, row in others.values()]
+        )
+        self.report.known[kind] += len(known)
+        for key, (line, row) in others.items():
+            if key not in known:
+                self.refuse(Refusal(line.where, kind, await self._why(db, kind, row)))
+
+    async def _why(self, db: Db, kind: str, row: Row) -> str:
+        for name, parent in _PARENTS.get(kind, {}).items():
+            if row[name] is not None and not await imports.known(
+                db, self._target.workspace_id, parent, [{"id": row[name]}]
+            ):
+                return f"its {parent} (`{name}`) is neither here nor in a line before it"
+        return "something else here has its place, its code or its label"
+
+    def _placed(self, kind: str, row: Row) -> Row:
+        """The row under the ids it has here, with what the file does not say."""
+        here = {
+            name: self._renamed(value) if name in REFERENCES and value else value
+            for name, value in row.items()
+        }
+        if "code" in here and self._target.new_ids:
+            here["code"] = code_of(here["id"])
+        if here.get("user_id"):
+            here["user_id"] = str(self._user(here["user_id"]))
+        for name in ("project_id", "agent_id"):
+            if here.get(name):
+                here[name] = self._circle(here[name])
+        if kind == "memory":
+            here["org_id"] = str(self._target.org_id)
+            here["content_digest"] = "\\x" + content_digest(here["content"]).hex()
+            here["kind"] = here["kind"] or kind_of(here["category"])
+        if kind == "thread" and self._target.is_to_segment:
+            here["segment_due_at"] = self._engine.now().isoformat()
+        if kind in {"file", "asset", "document"}:
+            here["digest"] = "\\x" + here["digest"]
+        return here
+
+    def _renamed(self, old: str) -> str:
+        """The id here. Made of the old one, so that a second run finds what the first kept."""
+        return str(uuid5(self._target.workspace_id, old)) if self._target.new_ids else old
+
+    def _user(self, old: str) -> UserId:
+        user_id = self._target.owner or self._users.get(old)
+        if user_id is None:
+            raise Broken("`user_id` is nobody that a line before it brings")
+        return user_id
+
+    def _circle(self, old: str) -> str:
+        return self._circles.get(old) or self._renamed(old)
+
+    async def _follow(self, db: Db, kind: str, kept: Sequence[Row]) -> None:
+        """What follows from rows that are new: words, counters, and work for later."""
+        workspace_id, now = self._target.workspace_id, self._engine.now()
+        if not kept:
+            return
+        if kind == "memory":
+            alive = [row for row in kept if row["deleted_at"] is None]
+            async with together(db):
+                for row in alive:
+                    text = text_to_index(
+                        row["content"], row["summary"], row["key"], row["category"], row["tags"]
+                    )
+                    await words.insert(db, workspace_id, MemoryId(UUID(row["id"])), terms(text))
+            if any(row["wants_vector"] for row in alive):
+                await jobs.enqueue(db, workspace_id, [spaces.TEND], now)
+        if kind in {"message", "turn"}:
+            is_due = kind == "message" and self._target.is_to_segment
+            ids = [row["thread_id"] for row in kept]
+            await imports.recount(db, workspace_id, ids, is_due=is_due, now=now)
+        if kind == "document":
+            await jobs.enqueue(db, workspace_id, [READ], now)
+        is_open = kind == "thread" and any(row["segment_due_at"] for row in kept)
+        if is_open or (kind == "message" and self._target.is_to_segment):
+            await jobs.enqueue(db, workspace_id, [NewJob(SEGMENT)], now)
+
+    async def _take_attachment(self, db: Db, kind: str, line: Line, row: Row) -> None:
+        """Keep something that has bytes with them, whole or not at all."""
+        try:
+            async with savepoint(db):
+                kept = await self._take_rows(db, kind, [(line, row)])
+                if kept:
+                    await self._take_bytes(db, kind, self._renamed(row["id"]), row)
+        except Broken as error:
+            self.report.kept[kind] -= 1
+            self.refuse(Refusal(line.where, kind, str(error)))
+
+    async def _take_bytes(self, db: Db, kind: str, thing_id: str, row: Row) -> None:
+        pieces = self._attachments.pieces(row["digest"], row["size"])
+        if pieces is None:
+            raise Broken("its bytes are not in the export")
+
+        async def brought() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece
+
+        async def put(number: int, data: bytes) -> None:
+            await imports.put_piece(db, self._target.workspace_id, kind, thing_id, number, data)
+
+        taken = await take_in_pieces(brought(), put, most_bytes=row["size"] + 1)
+        if taken.size != row["size"] or taken.digest.hex() != row["digest"]:
+            raise Broken("its bytes in the export are not the ones it names")
+
+
+def code_of(thing_id: str) -> str:
+    """A public code made of an id: for the same id always the same."""
+    return code_from(sha256(thing_id.encode()).digest())
