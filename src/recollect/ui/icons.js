@@ -13,6 +13,8 @@ const PATHS = {
   settings: "M3 6h8M15 6h2M3 14h2M9 14h8M13 3.8v4.4M7 11.8v4.4",
   search: "M13 13l4 4M8.5 3a5.5 5.5 0 100 11 5.5 5.5 0 000-11z",
   plus: "M10 4v12M4 10h12",
+  minus: "M4 10h12",
+  fit: "M3.5 7.5v-4h4M12.5 3.5h4v4M16.5 12.5v4h-4M7.5 16.5h-4v-4",
   edit: "M4 16l.8-3.6L13 4.2l2.8 2.8-8.2 8.2zM11.5 5.7l2.8 2.8",
   trash: "M4 5.5h12M8 5.5V3.5h4v2M5.5 5.5l.8 11h7.4l.8-11M8.5 8.5v5M11.5 8.5v5",
   pin: "M7 3h6l-1 5 2.5 3h-9L8 8zM10 11v6",
@@ -44,5 +46,15 @@ const PATHS = {
  * @param {IconName} name
  */
 export function icon(name) {
+  const kept = drawn.get(name) ?? draw(name);
+  drawn.set(name, kept);
+  return /** @type {SVGElement} */ (kept.cloneNode(true));
+}
+
+/** A long list shows thousands: copying one is cheaper than drawing it. @type {Map<IconName, SVGElement>} */
+const drawn = new Map();
+
+/** @param {IconName} name */
+function draw(name) {
   return svg("svg", { viewBox: "0 0 20 20", class: `icon icon-${name}`, "aria-hidden": "true" }, svg("path", { d: PATHS[name] }));
 }

@@ -1,6 +1,6 @@
 // Starts the page: who is here, the rail, then whatever the address names.
 
-import { Away, call } from "./api.js";
+import { Away, call, watch } from "./api.js";
 import { h } from "./h.js";
 import { listenToKeys } from "./keys.js";
 import { problem } from "./parts/problem.js";
@@ -42,9 +42,10 @@ async function show() {
   const wanted = PAGES[where.name];
   closeRail();
   tell("place", { name: where.name, id: where.id });
-  name(wanted.title);
+  tell("title", { title: wanted.title });
+  /** @type {HTMLElement} */ (document.getElementById("topbar-title")).textContent = wanted.title;
   try {
-    const { page } = await wanted.load();
+    const { page } = await loaded(wanted);
     if (signal.aborted) return;
     await page(main, where, signal);
   } catch (error) {
@@ -56,13 +57,21 @@ async function show() {
   isFirst = false;
 }
 
-/** @param {string} title */
-function name(title) {
-  document.title = `${title} · Recollect`;
-  /** @type {HTMLElement} */ (document.getElementById("topbar-title")).textContent = title;
+/**
+ * A page's module. A browser keeps a failure to load one, so the whole page is loaded anew once the server is back.
+ * @param {typeof PAGES[string]} wanted
+ */
+async function loaded(wanted) {
+  try {
+    return await wanted.load();
+  } catch {
+    hear("back", () => location.reload());
+    watch();
+    throw new Away();
+  }
 }
 
-hear("title", ({ title }) => name(title));
+hear("title", ({ title }) => (document.title = `${title} · Recollect`));
 hear("away", () => {
   const banner = /** @type {HTMLElement} */ (document.getElementById("banner"));
   banner.textContent = "The server cannot be reached. Trying again…";

@@ -19,13 +19,14 @@ export interface Chat { id: string; title: string; workspace_id: string; created
 export type Kind = "chat" | "deep_think" | "research" | "compaction";
 export interface Injected { memory_id: string; content: string; category: string | null; score: number | null; why: Record<string, unknown> }
 export interface Message {
-  id: string;
+  id: string | null;
   role: "user" | "assistant" | "system" | "tool";
   content: string;
   html?: string | null;
   created_at: string;
   kind?: Kind | null;
   memory_id?: string | null;
+  is_complete?: boolean;
   injected?: Injected[];
 }
 

@@ -3,6 +3,7 @@
 import { call, Refused } from "../api.js";
 import { cut } from "../format.js";
 import { h } from "../h.js";
+import { recount } from "../memories.js";
 import { composer } from "../parts/composer.js";
 import { empty } from "../parts/empty.js";
 import { memoryPanel } from "../parts/memory-panel.js";
@@ -12,6 +13,8 @@ import { toast } from "../parts/toasts.js";
 import { rename } from "../router.js";
 import { hear, note, state, tell } from "../state.js";
 
+// When to look, after an answer, whether something was learnt of it.
+const LEARNING_MS = [1500, 4000, 10_000];
 const EXAMPLES = [
   "Remember that the Lisbon office opens on 12 September",
   "Remember that I take my tea without milk",
@@ -83,10 +86,22 @@ export async function page(main, place, signal) {
       if (!chat) await begin(said.content);
       await talk.run(said, { accepted: () => write.field.value.trim() === said.content && write.sent() });
       tell("memories");
+      watchLearning();
     } catch (error) {
       toast(/** @type {Error} */ (error).message);
     } finally {
       write.busy = false;
+    }
+  }
+
+  /** What is learnt of a turn in the background shows as soon as it is there. */
+  function watchLearning() {
+    for (const pause of LEARNING_MS) {
+      setTimeout(async () => {
+        const before = state.count;
+        if (!signal.aborted) await recount().catch(() => {});
+        if (!signal.aborted && state.count !== before) tell("memories");
+      }, pause);
     }
   }
 

@@ -21,7 +21,7 @@ export function composer(chat, send) {
   const kind = h("select", { "aria-label": "Kind of turn", class: "quiet-select" }, KINDS.map(([value, label, title]) => h("option", { value, title }, label)));
   const model = h("select", { "aria-label": "Model", class: "quiet-select model", change: () => note("model", model.value) },
     state.me.models.map(({ id }) => h("option", { value: id, selected: id === chosenModel() }, id)));
-  const temporary = h("button", { type: "button", class: "small-button", "aria-pressed": "false", title: "Nothing of this turn is remembered, and nothing is recalled for it", click: () => temporary.setAttribute("aria-pressed", String(temporary.getAttribute("aria-pressed") !== "true")) },
+  const temporary = h("button", { type: "button", class: "small-button", "aria-pressed": "false", "aria-label": "Temporary", title: "Nothing of this turn is remembered, and nothing is recalled for it", click: () => temporary.setAttribute("aria-pressed", String(temporary.getAttribute("aria-pressed") !== "true")) },
     icon("temporary"), h("span", {}, "Temporary"));
   const button = h("button", { type: "submit", class: "icon-button send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
   const node = h("form", { class: "composer", submit: submit }, field,

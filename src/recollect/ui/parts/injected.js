@@ -7,7 +7,7 @@ import { openMemory } from "./memory-detail.js";
 import { editInPlace, tool } from "./memory-row.js";
 import { toast } from "./toasts.js";
 
-const WORDS = /** @type {Record<string, string>} */ ({ meaning: "by meaning", words: "by its words", both: "by meaning and words", links: "by its ties", link: "by its ties" });
+const WORDS = /** @type {Record<string, string>} */ ({ vector: "by meaning", meaning: "by meaning", words: "by its words", both: "by meaning and words", links: "by its ties", pinned: "pinned: always told" });
 
 /** @param {import("../types").Injected[]} items */
 export function injected(items) {
@@ -45,7 +45,7 @@ function meter(value) {
  */
 export function because(why) {
   return Object.entries(why ?? {})
-    .filter(([, value]) => value !== null && value !== false && value !== "")
+    .filter(([name, value]) => name !== "score" && value !== null && value !== false && value !== "")
     .map(([name, value]) => reason(name.replaceAll("_", " "), value))
     .join(" · ");
 }
@@ -55,11 +55,21 @@ export function because(why) {
  * @param {unknown} value
  */
 function reason(name, value) {
-  if (name === "found by") return `found ${WORDS[String(value)] ?? `by ${value}`}`;
+  if (name === "by" || name === "found by") return WORDS[String(value)] ?? `by ${value}`;
   if (value === true) return name;
+  if (isPlace(value)) return `${WORDS[name] ?? name} ${score(value.score)}`;
   if (typeof value === "number") return `${name} ${Number.isInteger(value) ? value : score(value)}`;
   if (Array.isArray(value)) return `${name}: ${value.join(", ")}`;
   return name === "reason" || name === "text" ? String(value) : `${name}: ${value}`;
+}
+
+/**
+ * A place in one of the ranker's lists.
+ * @param {unknown} value
+ * @returns {value is { score: number }}
+ */
+function isPlace(value) {
+  return typeof value === "object" && value !== null && "score" in value;
 }
 
 /** @param {Error} error */

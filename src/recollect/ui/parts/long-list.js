@@ -11,6 +11,18 @@ import { problem } from "./problem.js";
 const NEAR = "900px 0px";
 
 /** @template T @typedef {{ node: HTMLElement, items: T[], isLive: boolean }} Block */
+/**
+ * @template T
+ * @typedef {{
+ *   load: (cursor: string | null, signal: AbortSignal) => Promise<import("../types").Page<T>>,
+ *   row: (item: T) => HTMLElement,
+ *   none: () => Node,
+ *   label: string,
+ *   scroller: HTMLElement | null,
+ *   signal: AbortSignal,
+ *   loaded?: () => void,
+ * }} Options
+ */
 
 /** @template {{ id: string }} T */
 export class LongList {
@@ -25,15 +37,7 @@ export class LongList {
   #asking = null;
 
   /**
-   * @param {{
-   *   load: (cursor: string | null, signal: AbortSignal) => Promise<import("../types").Page<T>>,
-   *   row: (item: T) => HTMLElement,
-   *   none: () => Node,
-   *   label: string,
-   *   scroller: HTMLElement | null,
-   *   signal: AbortSignal,
-   *   loaded?: () => void,
-   * }} options
+   * @param {Options<T>} options
    */
   constructor(options) {
     this.options = options;
@@ -131,8 +135,7 @@ export class LongList {
         this.#isLoading = false;
         // The observer speaks only when something changes: a short page may leave the end in sight.
         this.#near.unobserve(this.tail);
-        if (!this.#isDone && !this.tail.firstChild?.isConnected) this.#near.observe(this.tail);
-        else if (!this.#isDone && !this.tail.querySelector(".problem")) this.#near.observe(this.tail);
+        if (!this.#isDone && !this.tail.querySelector(".problem")) this.#near.observe(this.tail);
       }
     }
   }

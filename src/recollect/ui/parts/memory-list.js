@@ -9,7 +9,7 @@ import { empty } from "./empty.js";
 import { LongList } from "./long-list.js";
 import { memoryRow } from "./memory-row.js";
 
-const PAGE = 50;
+const PAGE = 40;
 const PAUSE_MS = 120;
 
 /** @typedef {import("../types").Facets} Facets */
@@ -75,11 +75,17 @@ export function memoryList({ scroller, signal, given, changed, none }) {
     const facets = await call(here("/facets"), { signal }).catch(() => null);
     if (facets) offer(filters, facets, given);
   };
-  refreshFacets().then(() => given && Object.keys(query()).length && list.reset());
+  /** The first page is what one waits for; by what to filter comes after it. */
+  const begin = async () => {
+    const filtered = ["category", "source_type", "tag", "chat"].some((name) => given?.get(name));
+    if (filtered) await refreshFacets();
+    await list.reset();
+    if (!filtered) await refreshFacets();
+  };
   const bar = h("div", { class: "filters" },
     h("div", { class: "search-box" }, icon("search"), search),
     h("div", { class: "filter-row" }, Object.values(filters)));
-  return { bar, list, search, query };
+  return { bar, list, search, begin };
 }
 
 /** @param {string} label */

@@ -15,7 +15,7 @@ const NARROW = matchMedia("(max-width: 900px)");
  * @param {AbortSignal} signal
  */
 export function memoryPanel(signal) {
-  const badge = h("span", { class: "badge", id: "memories-count", "aria-label": "Number of memories" });
+  const badge = h("span", { class: "badge", id: "memories-count", title: "Memories in this workspace" });
   const toggle = h("button", { type: "button", class: "button toggle", id: "memories-toggle", "aria-expanded": "false", "aria-controls": "memories-panel", click: () => (panel.hidden ? open() : close()) },
     icon("memories"), h("span", { class: "toggle-label" }, "Memories"), badge);
   const panel = h("aside", { class: "panel", id: "memories-panel", "aria-label": "Memories", hidden: true });
@@ -41,14 +41,14 @@ export function memoryPanel(signal) {
     shown = new AbortController();
     const scroller = h("div", { class: "panel-scroll" });
     const both = AbortSignal.any([shown.signal, signal]);
-    const { bar, list, search } = memoryList({ scroller, signal: both });
+    const { bar, list, search, begin } = memoryList({ scroller, signal: both });
     scroller.append(list.node);
     panel.replaceChildren(
       h("header", { class: "panel-head" }, h("h2", {}, "Memories"), tool("close", "Close memories", () => (close(), toggle.focus()))), bar, scroller);
     panel.hidden = false;
     toggle.setAttribute("aria-expanded", "true");
     note("panel", "open");
-    list.reset();
+    begin();
     refresh();
     if (isAsked && NARROW.matches) search.focus();
   }

@@ -27,6 +27,7 @@ export function messageView(message, chat) {
       message.kind && KINDS[message.kind] && h("span", { class: "chip" }, KINDS[message.kind]),
       moment(message.created_at)),
     body,
+    message.is_complete === false && h("p", { class: "soft small" }, "This answer was cut off before it was finished."),
     injected(message.injected ?? []),
     actions(message, chat));
 }
@@ -58,7 +59,7 @@ function actions(message, chat) {
     wrong.replaceChildren();
     remember.disabled = true;
     try {
-      const added = await call(`/chat/api/${encodeURIComponent(chat)}/memory`, { method: "POST", body: { messageId: message.id } });
+      const added = await call(`/chat/api/${encodeURIComponent(chat)}/memory`, { method: "POST", body: message.id ? { messageId: message.id } : { content: message.content } });
       remember.setAttribute("aria-pressed", "true");
       remember.classList.add("is-remembered");
       setTimeout(() => remember.classList.remove("is-remembered"), HIGHLIGHT_MS);

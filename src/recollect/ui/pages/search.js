@@ -1,0 +1,73 @@
+// One search over everything kept in the workspace.
+
+import { call } from "../api.js";
+import { score } from "../format.js";
+import { h } from "../h.js";
+import { icon } from "../icons.js";
+import { empty } from "../parts/empty.js";
+import { openMemory } from "../parts/memory-detail.js";
+import { problem } from "../parts/problem.js";
+import { moment } from "../parts/time.js";
+import { rename } from "../router.js";
+import { hear, here } from "../state.js";
+
+const TYPES = [["", "Everything"], ["memory", "Memories"], ["document", "Documents"], ["artifact", "Artifacts"]];
+const PAUSE_MS = 150;
+
+/** @type {import("../router.js").Show} */
+export async function page(main, place, signal) {
+  let type = place.query.get("types") ?? "";
+  /** @type {AbortController | null} */
+  let asking = null;
+  const field = h("input", { type: "search", class: "search", placeholder: "Search memories, documents and artifacts", "aria-label": "Search everything", "data-search": "", autocomplete: "off", value: place.query.get("q") ?? "" });
+  const results = h("div", { class: "rows", role: "list", "aria-label": "Results", "aria-live": "polite" });
+  const tabs = h("div", { class: "tabs", role: "group", "aria-label": "What to search" }, TYPES.map(([value, label]) =>
+    h("button", { type: "button", "aria-pressed": String(value === type), "data-type": value, click: () => choose(value) }, label)));
+  main.replaceChildren(h("div", { class: "page" }, h("header", { class: "page-head" }, h("h1", {}, "Search"), tabs),
+    h("div", { class: "search-box" }, icon("search"), field), results));
+  field.focus();
+  let timer = 0;
+  field.addEventListener("input", () => (clearTimeout(timer), (timer = setTimeout(run, PAUSE_MS))));
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown") (event.preventDefault(), /** @type {HTMLElement | null} */ (results.querySelector("article"))?.focus());
+  });
+  results.addEventListener("keydown", (event) => {
+    const row = /** @type {HTMLElement} */ (event.target);
+    const next = event.key === "ArrowDown" ? row.nextElementSibling : event.key === "ArrowUp" ? (row.previousElementSibling ?? field) : null;
+    if (next instanceof HTMLElement) (event.preventDefault(), next.focus());
+  });
+  hear("back", run, signal);
+
+  /** @param {string} value */
+  function choose(value) {
+    type = value;
+    for (const each of tabs.querySelectorAll("button")) each.setAttribute("aria-pressed", String(each.dataset.type === value));
+    run();
+  }
+  async function run() {
+    asking?.abort();
+    asking = new AbortController();
+    const q = field.value.trim();
+    rename(`#/search${q || type ? "?" + new URLSearchParams({ ...(q && { q }), ...(type && { types: type }) }) : ""}`);
+    if (!q) return results.replaceChildren(empty("search", "Ask in your own words", "“When do we open in Portugal?” finds “The Lisbon office opens on 12 September”. Memories, passages of documents and artifacts come in one list, the best first."));
+    try {
+      const found = await call(here("/search"), { query: { q, types: type, limit: 30 }, signal: AbortSignal.any([asking.signal, signal]) });
+      results.replaceChildren(...(found.results.length ? found.results.map(row) : [empty("search", "Nothing fits", "Nothing kept here is close to that. Try other words.")]));
+    } catch (error) {
+      if (/** @type {Error} */ (error).name !== "AbortError") results.replaceChildren(problem(/** @type {Error} */ (error), run));
+    }
+  }
+  await run();
+}
+
+/** @param {import("../types").Found} found */
+function row(found) {
+  const open = () => {
+    if (found.kind === "memory" || found.kind === "decision" || found.kind === "milestone") openMemory(found.id);
+    else location.hash = `#/documents/${found.id}`;
+  };
+  return h("article", { class: "memory is-link", role: "listitem", tabindex: "0", click: open, keydown: (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && open() },
+    found.title && found.title !== found.snippet && h("p", { class: "line-name" }, found.title),
+    h("p", { class: "memory-text" }, found.snippet),
+    h("p", { class: "meta" }, h("span", { class: "chip" }, found.kind), found.created_at && moment(found.created_at), h("span", { class: "score" }, score(found.score))));
+}

@@ -1,0 +1,90 @@
+// What was known when: move the slider, and the page shows what was true that day.
+
+import { call } from "../api.js";
+import { day } from "../format.js";
+import { h } from "../h.js";
+import { empty } from "../parts/empty.js";
+import { LongList } from "../parts/long-list.js";
+import { memoryRow } from "../parts/memory-row.js";
+import { hear, here } from "../state.js";
+import { rename } from "../router.js";
+
+const DAY = 86_400_000;
+const PAUSE_MS = 150;
+// Before the first memory is known, a month is shown.
+const LEAST_DAYS = 30;
+
+/** @type {import("../router.js").Show} */
+export async function page(main, place, signal) {
+  const today = new Date();
+  const from = await beginning(today, signal);
+  const days = Math.max(LEAST_DAYS, Math.ceil((today.getTime() - from) / DAY) + 1);
+  const given = place.query.get("as_of");
+  const back = given ? Math.round((today.getTime() - new Date(given).getTime()) / DAY) : 0;
+  const slider = h("input", { type: "range", min: "0", max: String(days), value: String(Math.max(0, days - back)), "aria-label": "As of which day", input: changed });
+  const shown = h("output", {});
+  const now = h("button", { type: "button", class: "button small", click: () => ((slider.value = String(days)), changed()) }, "Now");
+  let last = "";
+  /** @type {LongList<import("../types").Memory>} */
+  const list = new LongList({
+    label: "Memories by when they were learnt",
+    scroller: main,
+    signal,
+    row: (item) => dated(item),
+    load: (cursor, stop) => {
+      if (!cursor) last = "";
+      return call(here("/timeline"), { query: { as_of: asOf(), cursor, limit: 50 }, signal: stop });
+    },
+    none: () => empty("timeline", "Nothing was known yet", asOf() ? "Before this day nothing had been told. Move the slider to the right." : "As things are told, they appear here by the day they were learnt."),
+  });
+  main.replaceChildren(h("div", { class: "page" },
+    h("header", { class: "page-head" }, h("h1", {}, "Timeline")),
+    h("p", { class: "page-note" }, "What was held to be true on a day, newest first. What was corrected or forgotten later is shown as it was."),
+    h("div", { class: "slider" }, shown, slider, now), list.node));
+
+  function asOf() {
+    const steps = days - Number(slider.value);
+    if (!steps) return undefined;
+    const then = new Date(today.getTime() - steps * DAY);
+    then.setHours(23, 59, 59, 0);
+    return then.toISOString();
+  }
+  function draw() {
+    const at = asOf();
+    shown.textContent = at ? `As of ${day(at)}` : "As of now";
+    slider.setAttribute("aria-valuetext", shown.textContent);
+    now.disabled = !at;
+  }
+  let timer = 0;
+  function changed() {
+    draw();
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      const at = asOf();
+      rename(at ? `#/timeline?as_of=${at.slice(0, 10)}` : "#/timeline");
+      list.reset();
+    }, PAUSE_MS);
+  }
+  /** @param {import("../types").Memory} item */
+  function dated(item) {
+    const row = memoryRow(item);
+    const learnt = day(item.learned_at ?? item.created_at);
+    if (learnt !== last) row.dataset.day = learnt;
+    last = learnt;
+    return row;
+  }
+  hear("memories", () => list.reset(), signal);
+  hear("back", () => list.reset(), signal);
+  draw();
+  await list.reset();
+}
+
+/**
+ * The day of the first memory, or a month ago.
+ * @param {Date} today
+ * @param {AbortSignal} signal
+ */
+async function beginning(today, signal) {
+  const told = await call(here("/timeline"), { query: { limit: 1 }, signal }).catch(() => null);
+  return told?.first_at ? new Date(told.first_at).getTime() : today.getTime() - LEAST_DAYS * DAY;
+}
