@@ -8,7 +8,7 @@ RUN := $(UV) run --frozen --no-sync
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve work test quick pgbouncer-test lint types format conformance bench retrieval clean
+.PHONY: help setup serve work test quick pgbouncer-test browser screenshots lint types format conformance bench retrieval clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,15 +21,21 @@ serve: $(READY) ## run Recollect on http://127.0.0.1:8484
 work: $(READY) ## run background workers alone
 	@$(RUN) recollect work $(ARGS)
 
-test: $(READY) lint types ## run every check and every test
+test: $(READY) browser lint types ## run every check and every test
 	$(RUN) pytest -n 2 --dist worksteal $(ARGS)
 
-quick: $(READY) ## run the tests once, without the slow ones
+quick: $(READY) browser ## run the tests once, without the slow ones
 	$(RUN) pytest -n 2 -m 'not slow' -x -q $(ARGS)
 
 pgbouncer-test: $(READY) ## run what matters behind PgBouncer, which you have to install
 	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || { echo "Install pgbouncer first (apt install pgbouncer, brew install pgbouncer)."; exit 1; }
 	HOUSE_BEHIND_PGBOUNCER=1 $(RUN) pytest -n 2 --dist worksteal tests/doors tests/engine tests/store tests/work tests/pgbouncer/with_pgbouncer.py $(ARGS)
+
+browser: $(READY) ## find the Chromium that the tests of the page need, or install Debian's
+	@$(RUN) python -m tests.support.chromium
+
+screenshots: $(READY) browser ## show every page, light and dark, wide and narrow, in docs/screenshots
+	$(RUN) python -m tests.support.screenshots $(ARGS)
 
 lint: $(READY) ## style, bans and the direction of imports
 	$(RUN) ruff format --check .

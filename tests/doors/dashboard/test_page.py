@@ -1,0 +1,93 @@
+"""The files of the page: the same for everybody, tagged, and under a policy (S90, S93)."""
+
+import re
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from recollect.doors.dashboard.page import POLICY, UI
+from recollect.server import Server
+from tests.support.house import visit
+
+pytestmark = pytest.mark.anyio
+
+FILES = sorted(path.relative_to(UI).as_posix() for path in UI.rglob("*") if path.is_file())
+SERVED = [name for name in FILES if Path(name).suffix in {".html", ".css", ".js", ".svg"}]
+
+
+@pytest.fixture
+def stranger(server: Server) -> httpx2.AsyncClient:
+    return visit(server)
+
+
+@pytest.mark.parametrize("path", ["/", "/login", *(f"/ui/{name}" for name in SERVED)])
+async def test_S90_S93_every_file_comes_with_the_policy(
+    stranger: httpx2.AsyncClient, path: str
+) -> None:
+    answer = await stranger.get(path)
+
+    assert answer.status_code == 200
+    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] in {"no-cache", "no-store"}
+
+
+def test_S90_the_policy_lets_nothing_in_but_our_own_files() -> None:
+    parts = (rule.strip().partition(" ") for rule in POLICY.split(";"))
+    rules = {name: value for name, _, value in parts}
+
+    assert rules.pop("default-src") == "'none'"
+    assert rules.pop("trusted-types") == "recollect-markdown"
+    assert rules.pop("require-trusted-types-for") == "'script'"
+    assert rules.pop("frame-ancestors") == rules.pop("base-uri") == "'none'"
+    assert set(rules.values()) == {"'self'"}
+
+
+async def test_a_file_that_did_not_change_is_not_sent_again(stranger: httpx2.AsyncClient) -> None:
+    first = await stranger.get("/ui/app.css")
+
+    again = await stranger.get("/ui/app.css", headers={"if-none-match": first.headers["etag"]})
+    other = await stranger.get("/ui/app.css", headers={"if-none-match": '"yesterday"'})
+
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    assert (other.status_code, other.content) == (200, first.content)
+
+
+@pytest.mark.parametrize(
+    "path", ["/ui/../page.py", "/ui/%2e%2e/page.py", "/ui/nothing.js", "/ui/types.d.ts", "/ui/"]
+)
+async def test_nothing_else_is_served(stranger: httpx2.AsyncClient, path: str) -> None:
+    assert (await stranger.get(path)).status_code == 404
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline() -> None:
+    for name in SERVED:
+        text = (UI / name).read_text("utf-8")
+        assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)[^\s`\"']+", text), name
+        if name.endswith(".html"):
+            assert not re.findall(r"<script(?![^>]*\ssrc=)|\son\w+=|\sstyle=|<style", text), name
+
+
+def test_S91_markup_enters_at_one_place() -> None:
+    makers = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|eval\(")
+    found = {name for name in SERVED if makers.search((UI / name).read_text("utf-8"))}
+
+    assert found == {"markup.js"}
+
+
+def test_the_first_visit_is_small() -> None:
+    """What the chat needs before anybody does anything."""
+    wanted, size = ["main.js", "pages/chat.js", "theme.js"], 0
+    for name in wanted:
+        text = (UI / name).read_text("utf-8")
+        size += len(text.encode())
+        for found in re.findall(r'from "(\.[^"]+)"', text):
+            path = (UI / name).parent.joinpath(found).resolve().relative_to(UI.resolve()).as_posix()
+            if path not in wanted:
+                wanted.append(path)
+    size += sum((UI / name).stat().st_size for name in ("index.html", "app.css"))
+
+    assert size < 150_000

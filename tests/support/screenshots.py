@@ -1,0 +1,217 @@
+"""`make screenshots`: every page of a house that was lived in, light and dark, wide and narrow."""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from recollect.engine.core import Engine
+from recollect.models import librarian
+from recollect.models.chats import Chats
+from recollect.models.lazy import LazyBuiltin
+from recollect.settings import Settings
+from tests.support.chromium import browser
+from tests.support.database import TestDatabases, make_home, remove_home
+from tests.support.house import only
+from tests.support.live import on_a_port
+from tests.support.site import Person, Site, arrive
+from tests.support.upstream import Asked, Endpoint, Say, chats_of
+
+SHOWN = Path("docs/screenshots")
+SIZES = {"wide": (1280, 800), "narrow": (360, 740)}
+THEMES = ("light", "dark")
+# What the documents show; the rest is for whoever looks.
+KEPT = {"chat-wide-dark", "chat-narrow-light", "chat-narrow-dark", "graph-wide-dark"}
+
+TOLD = [
+    (61, "The Lisbon office opens on 12 September", "fact"),
+    (60, "The lease of the Lisbon office in Rua Augusta runs for five years", "fact"),
+    (58, "Ada leads the move to Lisbon", "fact"),
+    (55, "Ada takes her tea without milk", "preference"),
+    (51, "Ben prefers answers as bullet points", "preference"),
+    (47, "Deploys to production need two approvals", "instruction"),
+    (45, "Deploys stop on Fridays after noon", "instruction"),
+    (40, "We chose PostgreSQL over a separate vector store, to have one backup", "decision"),
+    (
+        38,
+        "Backups run every night at 02:00 and are restored once a month to see that they can be",
+        "fact",
+    ),
+    (33, "Customer Acme wants its invoices in euro", "preference"),
+    (30, "Acme pays within 30 days", "fact"),
+    (24, "The quarterly review meets every Thursday at ten in the large room", "fact"),
+    (20, "Carla is allergic to peanuts", "fact"),
+    (16, "Carla books the flights to Lisbon", "fact"),
+    (12, "Release notes are written in the present tense", "instruction"),
+    (9, "The furniture for Lisbon arrives on 8 September", "fact"),
+    (6, "The network in Lisbon is switched on on 9 September", "fact"),
+    (2, "Dan joins the Lisbon team in October", "fact"),
+]
+ANSWER = """The **Lisbon office** opens on *12 September*. Before that:
+
+- the furniture arrives on the 8th,
+- the network is switched on on the 9th.
+
+Ada leads the move; Carla books the flights."""
+LEASE = """# Lease of Rua Augusta 12
+
+The lease of the premises begins on the first of September and runs for five years,
+with an option to renew for another five. The rent is paid every quarter.
+"""
+
+
+class Calendar:
+    """A clock that can stand on another day."""
+
+    def __init__(self) -> None:
+        self.back = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) - self.back
+
+
+def main() -> None:
+    """Take them all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--to", type=Path, default=SHOWN, help="where they go")
+    parser.add_argument("--only", help="names of pages, with commas")
+    asked = parser.parse_args()
+    with _house() as (person, calendar):
+        places = live_here(person, calendar)
+        wanted = asked.only.split(",") if asked.only else list(places)
+        for theme in THEMES:
+            for size in SIZES:
+                _shoot(person, {name: places[name] for name in wanted}, theme, size, asked.to)
+
+
+@contextmanager
+def _house() -> Generator[tuple[Person, Calendar]]:
+    home = make_home()
+    databases = TestDatabases()
+    calendar = Calendar()
+    model = Endpoint()
+    model.otherwise = _answer
+    settings = Settings()
+    embedder = LazyBuiltin(settings.weights_dir, Path(tempfile.gettempdir()))
+    with on_a_port(model) as upstream, browser() as running:
+
+        def chats() -> Chats:
+            return chats_of(upstream, {librarian.NAME: librarian.Librarian()}, model="m1")
+
+        site = Site(databases.clone(), only(embedder), chats, calendar)
+        site.start()
+        try:
+            yield arrive(site, running), calendar
+        finally:
+            site.stop()
+    databases.close()
+    remove_home(home)
+
+
+def _answer(asked: Asked) -> Say:
+    tokens = {"prompt_tokens": 900 + len(asked.body) % 700, "completion_tokens": 120}
+    return Say(ANSWER, usage=tokens)
+
+
+def live_here(person: Person, calendar: Calendar) -> Mapping[str, str]:
+    """Two months of somebody's life; where each page is."""
+    person.site.do(lambda engine: _name(engine, person))
+    for days, content, category in TOLD:
+        calendar.back = timedelta(days=days, hours=days % 7)
+        person.remember(content, category)
+        if days % 2 == 0:
+            _ask(person, f"What do you know? ({days})")
+    calendar.back = timedelta()
+    for chat in person.ask("GET", "/chat/api/chats", params={"limit": 100})["items"]:
+        person.ask("DELETE", f"/chat/api/chats/{chat['id']}")
+    for title in ("Which database?", "Flights", "Weekly planning"):
+        person.ask("POST", "/chat/api/chats", json={"title": title})
+    chat = _ask(person, "When do we open in Lisbon, and what happens before?", "Opening in Lisbon")
+    with person.http() as http:
+        for name, body in (("lease.md", LEASE.encode()), ("floor plan.dwg", b"\x00\x01" * 900)):
+            http.post(f"{person.workspace}/documents", files={"file": (name, body)})
+    memories = person.ask("GET", f"{person.workspace}/memories", params={"limit": 100})["items"]
+    pinned = next(each for each in memories if "two approvals" in each["content"])
+    person.ask("POST", f"{person.workspace}/memories/{pinned['id']}/pin", json={"pinned": True})
+    first = memories[-1]
+    return {
+        "chat": f"/#/chat/{chat}",
+        "new": "/#/",
+        "chats": "/#/chats",
+        "memories": "/#/memories",
+        "graph": "/#/memories?view=graph",
+        "memory": f"/#/memory/{first['id']}",
+        "documents": "/#/documents",
+        "timeline": "/#/timeline",
+        "search": "/#/search?q=When+does+the+lease+begin",
+        "jobs": "/#/jobs",
+        "usage": "/#/usage",
+        "settings": "/#/settings",
+        "login": "/login",
+    }
+
+
+async def _name(engine: Engine, person: Person) -> None:
+    async with engine.pool.everywhere() as db:
+        await db.execute(
+            "UPDATE app_user SET login = 'ada' WHERE id = %s", (person.caller.user_id,)
+        )
+        await db.execute(
+            "UPDATE workspace SET name = 'Home' WHERE id = %s", (person.caller.workspace_id,)
+        )
+
+
+def _ask(person: Person, content: str, title: str = "") -> str:
+    chat: str = person.ask("POST", "/chat/api/chats", json={"title": title or content})["id"]
+    with person.http() as http:
+        http.post(f"/chat/api/chats/{chat}/turns", json={"content": content, "kind": "chat"})
+    return chat
+
+
+def _shoot(person: Person, places: Mapping[str, str], theme: str, size: str, to: Path) -> None:
+    width, height = SIZES[size]
+    options: dict[str, Any] = {"is_mobile": True, "has_touch": True} if size == "narrow" else {}
+    context = person.browse(color_scheme=theme, **options)
+    for name, place in places.items():
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(place)
+        page.wait_for_load_state("networkidle")
+        _arrange(page, name, size)
+        label = f"{name}-{size}-{theme}"
+        is_kept = (size, theme) == ("wide", "light") or label in KEPT
+        _write(page.screenshot(), (to if is_kept else to / "all") / f"{label}.png")
+        page.close()
+
+
+def _arrange(page: Page, name: str, size: str) -> None:
+    if name != "chat":
+        return
+    used = page.locator("details.injected summary").last
+    expect(used).to_be_visible()
+    used.click()
+    if size == "wide":
+        page.locator("#memories-toggle").click()
+        expect(page.locator("#memories-panel .memory").first).to_be_visible()
+    page.mouse.move(0, 0)
+    page.locator(".chat-scroll").evaluate("element => element.scrollTo(0, 0)")
+
+
+def _write(shot: bytes, path: Path) -> None:
+    """In 256 colours a page looks the same and takes a third."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Image.open(BytesIO(shot)) as image:
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("RECOLLECT_LOG_LEVEL", "error")
+    main()

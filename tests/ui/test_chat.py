@@ -1,0 +1,186 @@
+"""The chat: what is said, what is remembered of it, and what an answer was told (R098 to R100)."""
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.support.site import Person
+from tests.support.upstream import Endpoint, Raw, Say
+
+
+def say(page: Page, text: str) -> None:
+    page.get_by_label("Message", exact=True).fill(text)
+    page.keyboard.press("Enter")
+
+
+def answers(page: Page):  # noqa: ANN201 - a locator
+    return page.locator(".message.from-assistant")
+
+
+def test_a_message_is_answered_as_it_streams_and_is_there_after_a_reload(
+    person: Person, model: Endpoint
+) -> None:
+    model.otherwise = Say("The **office** opens in *September*, I am told.", pause=0.02)
+    page = person.open()
+
+    say(page, "When do we open?")
+    expect(page.locator(".message.from-user")).to_contain_text("When do we open?")
+    expect(answers(page).locator("strong")).to_have_text("office")
+    expect(page).to_have_url(re.compile(r"#/chat/chat_"))
+    expect(page.get_by_label("Title of this chat")).to_have_value("When do we open?")
+    page.reload()
+
+    expect(answers(page).locator("strong")).to_have_text("office")
+    expect(page.get_by_role("list", name="Recent chats")).to_contain_text("When do we open?")
+
+
+def test_R098_every_message_has_remember_this(person: Person) -> None:
+    page = person.open()
+
+    say(page, "Hello there")
+
+    expect(answers(page)).to_contain_text("Hello.")
+    expect(page.locator(".message")).to_have_count(2)
+    for number in range(2):
+        message = page.locator(".message").nth(number)
+        expect(message.get_by_role("button", name="Remember this")).to_be_visible()
+
+
+def test_R099_R100_remember_this_keeps_the_message_and_says_so_briefly(person: Person) -> None:
+    page = person.open()
+    say(page, "Our supplier closes in August")
+    expect(answers(page)).to_contain_text("Hello.")
+
+    question = page.locator(".message.from-user")
+    button = question.get_by_role("button", name="Remember this")
+    button.click()
+    expect(button).to_have_class(re.compile("is-remembered"))
+    expect(button).not_to_have_class(re.compile("is-remembered"))
+
+    asked = {"source_type": "user"}
+    [kept] = person.ask("GET", f"{person.workspace}/memories", params=asked)["items"]
+    assert kept["content"] == "Our supplier closes in August"
+    assert kept["source_message_id"] == question.get_attribute("data-id")
+
+
+def test_R100_a_failure_is_said_and_not_highlighted(person: Person) -> None:
+    page = person.open()
+    say(page, "Something to keep")
+    expect(answers(page)).to_contain_text("Hello.")
+    chat = page.url.rpartition("/")[2]
+
+    person.ask("DELETE", f"/chat/api/chats/{chat}")
+    button = page.locator(".message.from-user").get_by_role("button", name="Remember this")
+    button.click()
+
+    expect(page.locator(".message.from-user").get_by_role("alert")).to_be_visible()
+    expect(button).not_to_have_class(re.compile("is-remembered"))
+    person.forgive("404")
+
+
+def test_an_answer_shows_what_it_was_told_and_why_and_lets_one_mend_it(person: Person) -> None:
+    told = person.remember("The Lisbon office opens on 12 September", "fact")
+    page = person.open()
+
+    say(page, "The Lisbon office opens on 12 September")
+    used = answers(page).locator("details")
+    used.locator("summary").click()
+    expect(used).to_contain_text("The Lisbon office opens on 12 September")
+    expect(used.locator("meter")).to_be_visible()
+    used.get_by_role("button", name="Correct").click()
+    page.get_by_label("Text of the memory").fill("The Lisbon office opens on 19 September")
+    page.get_by_role("button", name="Save").click()
+    expect(used).to_contain_text("19 September")
+    used.get_by_role("button", name="Pin").click()
+    expect(page.get_by_text("Pinned")).to_be_visible()
+
+    kept = person.ask("GET", f"{person.workspace}/memories/{told['id']}")
+    assert (kept["content"], kept["pinned"]) == ("The Lisbon office opens on 19 September", True)
+    used.get_by_role("button", name="Forget").click()
+    expect(page.locator("#memories-count")).to_have_text("0")
+
+
+def test_a_draft_survives_a_reload_and_leaves_with_the_message(person: Person) -> None:
+    page = person.open()
+    page.get_by_label("Message", exact=True).fill("half a thou")
+
+    page.reload()
+    expect(page.get_by_label("Message", exact=True)).to_have_value("half a thou")
+    say(page, "half a thought, whole")
+    expect(answers(page)).to_contain_text("Hello.")
+    page.reload()
+
+    expect(page.get_by_label("Message", exact=True)).to_have_value("")
+
+
+def test_what_was_learnt_by_itself_appears_with_undo(person: Person, model: Endpoint) -> None:
+    finding = "The archive in Porto holds the deeds of 1911. " * 6
+    learnt = '{"memories": [{"content": "The archive in Porto holds the deeds of 1911", "category": "fact", "quote": "The archive in Porto holds the deeds of 1911", "summary": "Deeds of 1911"}]}'
+    model.otherwise = lambda asked: Say(finding if asked.json.get("stream") else learnt)
+    page = person.open()
+
+    page.get_by_label("Kind of turn").select_option("research")
+    say(page, "Find out where the deeds are")
+    note = page.locator(".auto-saved")
+    expect(note).to_contain_text("The archive in Porto holds the deeds of 1911")
+    expect(page.locator("#memories-count")).to_have_text("1")
+    note.get_by_role("button", name="Undo").click()
+
+    expect(page.locator("#memories-count")).to_have_text("0")
+    assert person.ask("GET", f"{person.workspace}/memories")["items"] == []
+
+
+def test_the_librarian_answers_without_a_model_and_a_failing_model_says_so(
+    person: Person, model: Endpoint
+) -> None:
+    page = person.open()
+    page.get_by_label("Model").select_option("recollect-librarian")
+    say(page, "Remember that Ben likes mint tea")
+    expect(answers(page)).to_contain_text("I have saved that")
+    expect(page.locator("#memories-count")).to_have_text("1")
+
+    model.otherwise = Raw([b"{}"], status=503, content_type="application/json")
+    page.get_by_label("Model").select_option("m1")
+    say(page, "And who are you?")
+
+    expect(answers(page).last.get_by_role("alert")).to_be_visible()
+
+
+def test_two_tabs_show_the_same_chat(person: Person) -> None:
+    context = person.browse()
+    one = context.new_page()
+    one.goto("/")
+    say(one, "The first word")
+    expect(answers(one)).to_contain_text("Hello.")
+    other = context.new_page()
+    other.goto(one.url)
+    expect(answers(other)).to_have_count(1)
+
+    say(one, "The second word")
+    expect(answers(one)).to_have_count(2)
+
+    expect(answers(other)).to_have_count(2)
+    one.locator(".message.from-user").first.get_by_role("button", name="Remember this").click()
+    expect(other.locator("#memories-count")).to_have_text("1")
+
+
+def test_a_server_that_ends_in_the_middle_of_an_answer_loses_nothing_that_was_said(
+    person: Person, model: Endpoint
+) -> None:
+    model.script = [Say("slowly " * 400, pause=0.05)]
+    model.otherwise = Say("Here again.")
+    page = person.open()
+    say(page, "Tell me slowly")
+    expect(answers(page)).to_contain_text("slowly slowly")
+
+    person.site.stop()
+    expect(page.get_by_text("Waiting for the server")).to_be_visible()
+    person.site.start()
+
+    expect(page.get_by_text("This answer was cut off")).to_be_visible()
+    expect(answers(page)).to_contain_text("slowly slowly")
+    expect(page.locator(".message.from-user")).to_contain_text("Tell me slowly")
+    say(page, "Are you there?")
+    expect(answers(page).last).to_contain_text("Here again.")
+    person.forgive("ERR_")
+    person.forgive("Failed to load resource")
