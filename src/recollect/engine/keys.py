@@ -26,6 +26,8 @@ SPELLINGS = (PREFIX, *ALUMIA_SPELLINGS)
 ALL_RIGHTS = tuple(Right)
 LONGEST_OVERLAP = timedelta(hours=24)
 
+SHORTEST_PASSWORD = 8
+LONGEST_PASSWORD = 1_024
 # 19 MiB and two passes take about 0.1 s, enough to slow a thief down.
 HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, type=Type.ID)
 
@@ -235,6 +237,14 @@ async def move_in(engine: Engine) -> Admin | None:
         await identity.add_user(db, org_id, admin.login, password_hash=password_hash, is_admin=True)
         await identity.add_workspace(db, org_id, "default", is_default=True)
     return admin
+
+
+def check_password(password: str, *, field: str = "password") -> None:
+    """Raise `Invalid` for a password nobody may have."""
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        raise Invalid(
+            f"A password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD:,} characters.", field=field
+        )
 
 
 def hash_password(password: str) -> str:

@@ -10,21 +10,18 @@ from typing import ParamSpec, TypeVar
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from recollect.domain import NOWHERE, Caller, Ref, Right, UserId, parse_ref
+from recollect.domain import NOWHERE, Caller, Ref, Right, parse_ref
 from recollect.engine.contexts import Context, enter
 from recollect.engine.core import Clock, Engine
-from recollect.engine.keys import HASHER, hash_password
+from recollect.engine.keys import HASHER, LONGEST_PASSWORD, check_password, hash_password
 from recollect.engine.workspaces import list_places
 from recollect.errors import Invalid, NotFound, RateLimited, Unauthenticated
-from recollect.store import sign_ins, threads
+from recollect.store import events, sign_ins, threads
 from recollect.store.pool import Pool
 from recollect.store.sign_ins import Account, Known, SignIn, Tries
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-FEWEST_CHARACTERS = 8
-MOST_CHARACTERS = 1_024
 
 MEMBER_RIGHTS = frozenset({Right.READ, Right.WRITE, Right.DELETE})
 LABEL = "dashboard"
@@ -79,7 +76,7 @@ class SignIns:
             raise Unauthenticated("That name and password do not fit.")
         await self._forgive(subjects)
         await self._renew(found, password)
-        return await self._begin(found.id)
+        return await self._begin(found, "user.signed_in")
 
     async def recognise(self, token: str | None) -> Caller:
         """Who carries this token; raise `Unauthenticated` unless it is good right now.
@@ -115,7 +112,7 @@ class SignIns:
         self, caller: Caller, *, current: str, new: str, address: str | None
     ) -> str:
         """Give the caller another password and a new token; all the old ones are dead."""
-        _check(new)
+        check_password(new, field="new")
         async with self._pool.everywhere() as db:
             found = await sign_ins.account(db, user_id=caller.user_id)
         if found is None:
@@ -129,24 +126,35 @@ class SignIns:
         async with self._pool.everywhere() as db:
             await sign_ins.set_password(db, found.id, made)
             await sign_ins.end_all(db, found.id)
-        return await self._begin(found.id)
+        return await self._begin(found, "user.changed_password")
 
     def _is_over(self, found: SignIn, now: datetime) -> bool:
         return now >= found.expires_at or now - found.last_seen_at >= self._life.idle
 
-    async def _begin(self, user_id: UserId) -> str:
+    async def _begin(self, account: Account, action: str) -> str:
         token = secrets.token_urlsafe(32)
         now = self._now()
         async with self._pool.everywhere() as db:
             await sign_ins.add(
-                db, _digest(token), user_id, now=now, expires_at=now + self._life.whole
+                db, _digest(token), account.id, now=now, expires_at=now + self._life.whole
             )
+            if account.home:
+                await events.record(
+                    db,
+                    account.home,
+                    action,
+                    actor=LABEL,
+                    user_id=account.id,
+                    details={},
+                    at=now,
+                    is_private=True,
+                )
         return token
 
     async def _fits(self, found: Account | None, password: str) -> bool:
         kept = found.password_hash if found else None
-        is_right = await self._off_the_loop(_verify, kept or _NOBODYS, password[:MOST_CHARACTERS])
-        return is_right and kept is not None and len(password) <= MOST_CHARACTERS
+        is_right = await self._off_the_loop(_verify, kept or _NOBODYS, password[:LONGEST_PASSWORD])
+        return is_right and kept is not None and len(password) <= LONGEST_PASSWORD
 
     async def _renew(self, found: Account, password: str) -> None:
         old = found.password_hash
@@ -242,13 +250,6 @@ def _subjects(login: str, address: str | None) -> list[_Subject]:
     if address:
         found.append(_Subject(_digest(f"address {address}"), _FREE_BY_ADDRESS))
     return found
-
-
-def _check(password: str) -> None:
-    if not FEWEST_CHARACTERS <= len(password) <= MOST_CHARACTERS:
-        raise Invalid(
-            f"A password has {FEWEST_CHARACTERS} to {MOST_CHARACTERS:,} characters.", field="new"
-        )
 
 
 def _verify(kept: str, password: str) -> bool:

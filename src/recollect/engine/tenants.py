@@ -25,7 +25,7 @@ from recollect.engine.erase import (
     target_org,
     target_user,
 )
-from recollect.engine.keys import hash_password
+from recollect.engine.keys import check_password, hash_password
 from recollect.errors import Conflict, Invalid, NotFound
 from recollect.store import events, identity, projects, sign_ins
 from recollect.store.identity import Org, User, Workspace
@@ -124,11 +124,15 @@ async def create_user(
     *,
     org: str | None,
     is_admin: bool = False,
+    password: str | None = None,
     within: OrgId | None = None,
 ) -> NewUser:
-    """A user of an org."""
+    """A user of an org; their password is made up where none is given."""
+    if password is not None:
+        check_password(password)
     async with engine.pool.everywhere() as db:
-        return await _add_user(db, (await _org(db, org, within)).id, login, is_admin=is_admin)
+        org_id = (await _org(db, org, within)).id
+        return await _add_user(db, org_id, login, is_admin=is_admin, password=password)
 
 
 async def rename_user(
@@ -444,11 +448,13 @@ def _check_archived(archived_at: datetime | None, thing: str) -> None:
         raise Conflict(f"Archive the {thing} first. What is deleted cannot be brought back.")
 
 
-async def _add_user(db: Db, org_id: OrgId, login: str, *, is_admin: bool) -> NewUser:
+async def _add_user(
+    db: Db, org_id: OrgId, login: str, *, is_admin: bool, password: str | None = None
+) -> NewUser:
     check_name(login)
     if await identity.is_login_taken(db, login):
         raise Conflict("Somebody has that login.")
-    password = secrets.token_urlsafe(12)
+    password = password or secrets.token_urlsafe(12)
     password_hash = await asyncio.to_thread(hash_password, password)
     user_id = await identity.add_user(
         db, org_id, login, password_hash=password_hash, is_admin=is_admin

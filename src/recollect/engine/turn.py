@@ -299,6 +299,8 @@ class _Turn:
         about: Object = {"model": self._route.model} | ({} if is_done else {"incomplete": True})
         if self._ask.kind in kinds.INSTRUCTIONS:
             about["kind"] = self._ask.kind
+        if self._remembered.state is not State.OFF:
+            about["recall_ms"] = self._remembered.took_ms
         if self._remembered.recalled or self._remembered.pinned:
             about["injected"] = self._remembered.noted
         return await self._append(db, NewMessage("assistant", self._said, metadata=about))

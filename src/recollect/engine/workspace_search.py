@@ -120,7 +120,7 @@ async def _memories(
     cosines = {each.id: each.cosine for each in matches if each.cosine is not None}
     scores = _scores(cosines, {each.id: each.coverage for each in matches}, asked)
     known = await memories.find_all(db, caller, list(scores), now)
-    return [Result(_kind_of(memory), memory, scores[each]) for each, memory in known.items()]
+    return [Result(kind_of(memory), memory, scores[each]) for each, memory in known.items()]
 
 
 async def _chunks(
@@ -146,7 +146,8 @@ _DOCUMENT_KINDS: Mapping[DocumentKind, Kind] = {
 }
 
 
-def _kind_of(memory: Memory) -> Kind:
+def kind_of(memory: Memory) -> Kind:
+    """What a memory is in a list or a picture: a decision or a milestone if it says so."""
     name = (memory.category or "").strip().lower()
     return Kind(name) if name in _OF_MEMORIES else Kind.MEMORY
 

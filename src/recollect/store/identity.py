@@ -548,3 +548,32 @@ async def end_key(db: Db, key_id: KeyId, at: datetime) -> None:
     """Let a key end at that time, if it does not before; every process learns it at once."""
     await db.execute(_END_AT, {"id": key_id, "at": at})
     await db.execute(_TELL, {"channel": CHANNEL})
+
+
+_KEYS_OF = f"""
+    SELECT {_KEY_COLUMNS} FROM api_key
+    WHERE org_id = %(org_id)s AND (%(user_id)s::uuid IS NULL OR user_id = %(user_id)s)
+    ORDER BY created_at DESC, id
+"""
+_REVOKE_ONE = """
+    UPDATE api_key SET revoked_at = coalesce(revoked_at, %(now)s)
+    WHERE id = %(id)s AND org_id = %(org_id)s
+        AND (%(user_id)s::uuid IS NULL OR user_id = %(user_id)s)
+"""
+
+
+async def keys_of(db: Db, org_id: OrgId, user_id: UserId | None) -> list[KeyRecord]:
+    """The keys of an org, or of one of its users, newest first."""
+    async with db.cursor(row_factory=class_row(KeyRecord)) as cursor:
+        await cursor.execute(_KEYS_OF, {"org_id": org_id, "user_id": user_id})
+        return await cursor.fetchall()
+
+
+async def revoke_one(
+    db: Db, key_id: UUID, org_id: OrgId, user_id: UserId | None, now: datetime
+) -> bool:
+    """Revoke one key of an org, or of one of its users; False when there is no such key."""
+    values = {"id": key_id, "org_id": org_id, "user_id": user_id, "now": now}
+    is_found = (await db.execute(_REVOKE_ONE, values)).rowcount > 0
+    await db.execute(_TELL, {"channel": CHANNEL})
+    return is_found

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, LiteralString
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from psycopg.errors import UniqueViolation
 from psycopg.rows import class_row
@@ -341,3 +341,53 @@ async def depth(db: Db) -> list[Depth]:
     async with db.cursor(row_factory=class_row(Depth)) as cursor:
         await cursor.execute(_DEPTH)
         return await cursor.fetchall()
+
+
+# everywhere: somebody looks at the jobs of all the workspaces they may be in.
+_LIST_IN = """
+    SELECT workspace_id, id, kind, status, attempts, run_after, last_error, created_at
+    FROM job
+    WHERE workspace_id = ANY(%(workspace_ids)s) AND status <> 'done'
+        AND (%(status)s::text IS NULL OR status = %(status)s)
+        AND (%(id)s::uuid IS NULL OR id = %(id)s)
+        AND (%(after_at)s::timestamptz IS NULL
+             OR (created_at, id) < (%(after_at)s, %(after_id)s::uuid))
+    ORDER BY created_at DESC, id DESC
+    LIMIT %(limit)s
+"""
+# everywhere: counted for the same.
+_COUNT_IN = """
+    SELECT status, count(*) FROM job
+    WHERE workspace_id = ANY(%(workspace_ids)s) AND status <> 'done'
+    GROUP BY status
+"""
+
+
+async def listed_in(
+    db: Db,
+    workspace_ids: Sequence[WorkspaceId],
+    *,
+    status: str | None = None,
+    only: JobId | None = None,
+    after: tuple[datetime, UUID] | None = None,
+    limit: int,
+) -> list[Listed]:
+    """Jobs of these workspaces that are not done, newest first."""
+    after_at, after_id = after or (None, None)
+    values: dict[str, Any] = {
+        "workspace_ids": list(workspace_ids),
+        "status": status,
+        "id": only,
+        "after_at": after_at,
+        "after_id": after_id,
+        "limit": limit,
+    }
+    async with db.cursor(row_factory=class_row(Listed)) as cursor:
+        await cursor.execute(_LIST_IN, values)
+        return await cursor.fetchall()
+
+
+async def counted_in(db: Db, workspace_ids: Sequence[WorkspaceId]) -> dict[str, int]:
+    """How many jobs of these workspaces are in each state, done ones aside."""
+    cursor = await db.execute(_COUNT_IN, {"workspace_ids": list(workspace_ids)})
+    return {row[0]: row[1] for row in await cursor.fetchall()}

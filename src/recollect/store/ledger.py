@@ -124,3 +124,50 @@ async def bill(db: Db, since: datetime) -> list[Line]:
     async with db.cursor(row_factory=class_row(Line)) as cursor:
         await cursor.execute(_BILL, {"since": since})
         return await cursor.fetchall()
+
+
+_USED = """
+    SELECT date_trunc('day', started_at, 'UTC') AS day, purpose, model, state, count(*) AS calls,
+        sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens
+    FROM model_call
+    WHERE workspace_id = %(workspace_id)s AND started_at >= %(since)s
+    GROUP BY 1, 2, 3, 4
+    ORDER BY 1, 2, 3, 4
+"""
+
+
+async def used(db: Db, workspace_id: WorkspaceId, since: datetime) -> list[Line]:
+    """Calls and tokens of a workspace by day, purpose and model, oldest first."""
+    async with db.cursor(row_factory=class_row(Line)) as cursor:
+        await cursor.execute(_USED, {"workspace_id": workspace_id, "since": since})
+        return await cursor.fetchall()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalls:
+    """How many turns of a day recalled, and how long that took."""
+
+    day: datetime
+    count: int
+    p50: float
+    p95: float
+
+
+# Each answer notes how long its turn looked for memories.
+_RECALLED = """
+    SELECT date_trunc('day', said.created_at, 'UTC') AS day, count(*) AS count,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY (said.metadata ->> 'recall_ms')::float) AS p50,
+        percentile_cont(0.95) WITHIN GROUP (ORDER BY (said.metadata ->> 'recall_ms')::float) AS p95
+    FROM message said
+    WHERE said.workspace_id = %(workspace_id)s AND said.created_at >= %(since)s
+        AND said.role = 'assistant' AND jsonb_typeof(said.metadata -> 'recall_ms') = 'number'
+    GROUP BY 1
+    ORDER BY 1
+"""
+
+
+async def recalled(db: Db, workspace_id: WorkspaceId, since: datetime) -> list[Recalls]:
+    """How long turns took to recall, by day, oldest first."""
+    async with db.cursor(row_factory=class_row(Recalls)) as cursor:
+        await cursor.execute(_RECALLED, {"workspace_id": workspace_id, "since": since})
+        return await cursor.fetchall()

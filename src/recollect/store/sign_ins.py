@@ -19,12 +19,15 @@ class Account:
     login: str
     password_hash: str | None
     is_admin: bool
+    # The org's default workspace: where it is written down that they signed in.
+    home: WorkspaceId | None
 
 
 _ACCOUNT = """
-    SELECT u.id, u.org_id, u.login, u.password_hash, u.is_admin
+    SELECT u.id, u.org_id, u.login, u.password_hash, u.is_admin, w.id AS home
     FROM app_user u
     JOIN org o ON o.id = u.org_id
+    LEFT JOIN workspace w ON w.org_id = o.id AND w.is_default
     WHERE u.archived_at IS NULL AND o.archived_at IS NULL
         AND (u.login = %(login)s OR u.id = %(id)s)
 """

@@ -5,7 +5,7 @@ from starlette.datastructures import Headers
 
 from recollect import __version__
 from recollect.doors.cookies import Cookies
-from recollect.doors.dashboard import chats, documents, memories, signin
+from recollect.doors.dashboard import chats, documents, house, memories, signin, workspace
 from recollect.doors.dashboard.errors import answer
 from recollect.doors.dashboard.page import Page
 from recollect.doors.dashboard.turns import Turns
@@ -31,7 +31,9 @@ def door(engine: Engine, cookies: Cookies, limiter: Limiter, turns: Turns) -> Do
         routes=[
             *Page().routes(),
             *signin.router.routes,
+            *house.router.routes,
             *chats.router.routes,
+            *workspace.router.routes,
             *memories.router.routes,
             *documents.router.routes,
         ],

@@ -72,12 +72,7 @@ async def me(engine: EngineOf, caller: CallerOf) -> wire.Me:
         user=wire.UserObject(id=str(caller.user_id), name=known.login),
         org=wire.OrgObject(name=known.org),
         rights=sorted(caller.rights),
-        workspaces=[
-            wire.PlaceObject(
-                id=wire.workspace_id(each.id), name=each.name, is_default=each.is_default
-            )
-            for each in places
-        ],
+        workspaces=[wire.from_place(each) for each in places],
         models=[wire.ModelObject(id=each.id, owned_by=each.owner) for each in models],
         default_model=default_model(engine),
         server=wire.ServerObject(version=__version__),

@@ -2,17 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from recollect.domain import Memory, MemoryId, Ref, Thread, parse_ref
+from recollect.domain import Document, DocumentKind, Memory, MemoryId, Ref, Thread, parse_ref
 from recollect.doors.dashboard.markdown import render
-from recollect.doors.values import Body, Parameters, iso
+from recollect.doors.values import Body, Parameters, Time, iso
+from recollect.engine.learn import Row as Candidate
+from recollect.engine.overview import Embedding, Listed, Picture, Usage
+from recollect.engine.people import KeyRecord, User, rights_of
 from recollect.engine.search import Finding
 from recollect.engine.shelf import Detail, Facet, source_type
 from recollect.engine.talk import Shown, Told
+from recollect.engine.workspace_search import Result, kind_of, title_of
+from recollect.engine.workspaces import Place
 from recollect.errors import NotFound
 
 
@@ -287,10 +292,7 @@ def workspace_id(value: UUID) -> str:
 
 def read_workspace_id(text: str) -> UUID:
     """A workspace's id, with or without its prefix; raise `NotFound` when it can be none."""
-    try:
-        return UUID(text.removeprefix("ws_"))
-    except ValueError:
-        raise NotFound("workspace") from None
+    return read_uuid(text, "workspace", "ws_")
 
 
 def memory_ref(text: str) -> Ref:
@@ -542,3 +544,396 @@ def from_shown(shown: Shown) -> InjectedObject:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+class NodeObject(BaseModel):
+    """Something in the graph."""
+
+    id: str
+    kind: Literal["memory", "document", "decision", "milestone", "artifact"]
+    label: str
+    importance: float
+    created_at: str
+
+
+class EdgeObject(BaseModel):
+    """What ties two things."""
+
+    source: str
+    target: str
+    kind: Literal["explicit", "similarity", "provenance", "contradicts"]
+    relation: str
+    weight: float
+
+
+class GraphObject(BaseModel):
+    """Things and what ties them."""
+
+    nodes: list[NodeObject]
+    edges: list[EdgeObject]
+
+
+class ResultObject(BaseModel):
+    """Something that was found; of a document the stretch that fits."""
+
+    kind: str
+    id: str
+    title: str
+    snippet: str
+    score: float
+    created_at: str
+
+
+class Results(BaseModel):
+    """What was found, best first."""
+
+    results: list[ResultObject]
+
+
+class CandidateObject(BaseModel):
+    """Something learnt that waits for somebody's decision, and why it waits."""
+
+    id: str
+    content: str
+    summary: str | None
+    category: str | None
+    quote: str
+    reason: str | None
+    source_type: str
+    created_at: str
+
+
+class CallsObject(BaseModel):
+    """What a model was used for on a day; what it cost is unknown here."""
+
+    day: str
+    purpose: str
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    failed: int
+
+
+class RecallsObject(BaseModel):
+    """How many turns of a day recalled, and how many milliseconds that took."""
+
+    day: str
+    count: int
+    p50: float
+    p95: float
+
+
+class UsageObject(BaseModel):
+    """What was used, by day."""
+
+    calls: list[CallsObject]
+    recall: list[RecallsObject]
+
+
+class JobObject(BaseModel):
+    """A job in the queue."""
+
+    id: str
+    kind: str
+    state: str
+    tries: int
+    error: str | None
+    created_at: str
+    due_at: str
+    workspace_id: str
+
+
+class Jobs(Page[JobObject]):
+    """Jobs that are not done, newest first, and how many there are by state."""
+
+    counts: dict[str, int]
+
+
+class ChatModelObject(ModelObject):
+    """A chat model, and whether it answers when nobody names one."""
+
+    is_default: bool
+
+
+class GenerationObject(BaseModel):
+    """A vector space: in use, or being built, and how far it is."""
+
+    id: str
+    model: str
+    state: Literal["current", "building"]
+    done: int
+    total: int
+
+
+class EmbedderObject(BaseModel):
+    """What texts are embedded with."""
+
+    model: str
+    dimensions: int | None
+    generations: list[GenerationObject]
+
+
+class LimitsObject(BaseModel):
+    """What is bounded here."""
+
+    content_bytes: int
+    daily_tokens: int
+    injection_floor: float
+    is_reviewed: bool
+
+
+class SettingsObject(BaseModel):
+    """How this server is set up, as far as its people need to know."""
+
+    models: list[ChatModelObject]
+    embedder: EmbedderObject
+    limits: LimitsObject
+
+
+class NewKey(Body):
+    """`POST /chat/api/keys`: to a workspace, the default one where none is named."""
+
+    name: Title
+    rights: Annotated[list[Literal["read", "write", "delete", "admin"]], Field(min_length=1)]
+    expires: Time | None = None
+    expires_days: Annotated[int, Field(ge=1, le=3_650)] | None = None
+    workspace_id: str | None = None
+
+
+class KeyObject(BaseModel):
+    """An API key, without its text."""
+
+    id: str
+    name: str
+    shown: str
+    rights: list[str]
+    workspace_id: str | None
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+
+
+class NewKeyObject(KeyObject):
+    """A key just made: the only time its text is shown."""
+
+    key: str
+
+
+class NewMember(Body):
+    """`POST /chat/api/members`; an admin where `admin` is among the rights."""
+
+    name: Title
+    password: Password | None = None
+    rights: list[Literal["read", "write", "delete", "admin"]] = []
+
+
+class MemberObject(BaseModel):
+    """Somebody of the org."""
+
+    id: str
+    name: str
+    role: Literal["admin", "member"]
+    rights: list[str]
+
+
+class NewMemberObject(MemberObject):
+    """Somebody just added; a password that was made up is shown only now."""
+
+    password: str | None
+
+
+class WorkspaceName(Body):
+    """`POST` and `PATCH` of a workspace."""
+
+    name: Title
+
+
+def document_id(code: str) -> str:
+    """A document's or an artifact's id as this door writes it."""
+    return f"cart_{code}"
+
+
+def from_picture(picture: Picture, kind: str | None) -> GraphObject:
+    """A graph, of one kind of thing or of all."""
+    nodes = [*map(_memory_node, picture.memories), *map(_document_node, picture.documents)]
+    nodes = [each for each in nodes if kind is None or each.kind == kind]
+    known = {each.id for each in nodes}
+    edges = [
+        EdgeObject(
+            source=_id_of(each.source),
+            target=_id_of(each.target),
+            kind=cast("Any", each.kind),
+            relation=each.relation,
+            weight=each.weight,
+        )
+        for each in picture.ties
+    ]
+    edges = [each for each in edges if each.source in known and each.target in known]
+    return GraphObject(nodes=nodes, edges=edges)
+
+
+def _id_of(thing: Memory | Document) -> str:
+    return memory_id(thing) if isinstance(thing, Memory) else document_id(thing.code)
+
+
+def _memory_node(memory: Memory) -> NodeObject:
+    return NodeObject(
+        id=memory_id(memory),
+        kind=cast("Any", kind_of(memory).value),
+        label=_cut(memory.summary or memory.content),
+        importance=round(memory.importance, 4),
+        created_at=iso(memory.created_at),
+    )
+
+
+def _document_node(document: Document) -> NodeObject:
+    return NodeObject(
+        id=document_id(document.code),
+        kind="artifact" if document.kind is DocumentKind.ARTIFACT else "document",
+        label=_cut(document.name),
+        importance=0.5,
+        created_at=iso(document.created_at),
+    )
+
+
+def _cut(text: str, most: int = 160) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def from_result(result: Result) -> ResultObject:
+    """Something that was found."""
+    found = result.found
+    is_memory = isinstance(found, Memory)
+    return ResultObject(
+        kind=result.kind,
+        id=memory_id(found) if is_memory else document_id(found.document_code),
+        title=title_of(found),
+        snippet=_cut(found.content, 300),
+        score=round(result.score, 4),
+        created_at=iso(result.created_at),
+    )
+
+
+def from_candidate(candidate: Candidate) -> CandidateObject:
+    """What waits."""
+    is_auto = candidate.source.startswith("auto_")
+    return CandidateObject(
+        id=f"lrn_{candidate.id}",
+        content=candidate.content,
+        summary=candidate.summary,
+        category=candidate.category,
+        quote=candidate.quote,
+        reason=candidate.why,
+        source_type=candidate.source if is_auto else "model",
+        created_at=iso(candidate.created_at),
+    )
+
+
+def from_usage(usage: Usage) -> UsageObject:
+    """What was used, one line for each day, purpose and model."""
+    sums: dict[tuple[str, str, str], CallsObject] = {}
+    for line in usage.lines:
+        key = (f"{line.day:%Y-%m-%d}", line.purpose, line.model)
+        known = sums.setdefault(
+            key,
+            CallsObject(
+                day=key[0],
+                purpose=line.purpose,
+                model=line.model,
+                calls=0,
+                input_tokens=0,
+                output_tokens=0,
+                cost=None,
+                failed=0,
+            ),
+        )
+        known.calls += line.calls
+        known.input_tokens += line.input_tokens
+        known.output_tokens += line.output_tokens
+        known.failed += line.calls if line.state == "failed" else 0
+    return UsageObject(
+        calls=list(sums.values()),
+        recall=[
+            RecallsObject(
+                day=f"{each.day:%Y-%m-%d}",
+                count=each.count,
+                p50=round(each.p50, 1),
+                p95=round(each.p95, 1),
+            )
+            for each in usage.recalls
+        ],
+    )
+
+
+def from_job(job: Listed) -> JobObject:
+    """A job in the queue."""
+    return JobObject(
+        id=str(job.id),
+        kind=job.kind,
+        state=job.status,
+        tries=job.attempts,
+        error=job.last_error,
+        created_at=iso(job.created_at),
+        due_at=iso(job.run_after),
+        workspace_id=workspace_id(job.workspace_id),
+    )
+
+
+def from_embedding(found: Embedding) -> EmbedderObject:
+    """What texts are embedded with."""
+    return EmbedderObject(
+        model=found.model,
+        dimensions=found.dimension,
+        generations=[
+            GenerationObject(
+                id=str(each.number),
+                model=each.model,
+                state="current" if each.state == "serving" else "building",
+                done=each.filled,
+                total=each.wanted,
+            )
+            for each in found.generations
+        ],
+    )
+
+
+def from_key(key: KeyRecord) -> KeyObject:
+    """A key, without its text."""
+    return KeyObject(
+        id=f"key_{key.id}",
+        name=key.name,
+        shown=f"{key.prefix}…{key.last_four}",
+        rights=sorted(key.rights),
+        workspace_id=workspace_id(key.workspace_id) if key.workspace_id else None,
+        created_at=iso(key.created_at),
+        expires_at=iso(key.expires_at) if key.expires_at else None,
+        revoked_at=iso(key.revoked_at) if key.revoked_at else None,
+        last_used_at=iso(key.last_used_at) if key.last_used_at else None,
+    )
+
+
+def from_member(user: User) -> MemberObject:
+    """Somebody of the org."""
+    return MemberObject(
+        id=str(user.id),
+        name=user.login,
+        role="admin" if user.is_admin else "member",
+        rights=sorted(rights_of(user)),
+    )
+
+
+def from_place(place: Place) -> PlaceObject:
+    """A workspace one may be in."""
+    return PlaceObject(id=workspace_id(place.id), name=place.name, is_default=place.is_default)
+
+
+def read_uuid(text: str, thing: str, prefix: str = "") -> UUID:
+    """An id that is a UUID, with or without its prefix; raise `NotFound` when it can be none."""
+    try:
+        return UUID(text.removeprefix(prefix))
+    except ValueError:
+        raise NotFound(thing) from None
