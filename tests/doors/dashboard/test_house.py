@@ -129,32 +129,6 @@ async def test_N23_what_is_alike_is_tied_by_likeness(desk: Desk, embedder: StubE
     assert {each["kind"] for each in found["edges"]} == {"similarity"}
 
 
-# Search.
-
-
-async def test_R006_one_search_finds_memories_and_artifacts(desk: Desk) -> None:
-    memory = await desk.remember("The audit is on 12 May", category="decision")
-    artifact = await keep_artifact(
-        desk.engine, desk.caller, "audit.md", "Notes about the audit.", thread=None
-    )
-    await Worker(desk.engine, slots=1).run_until_empty()
-
-    both = await get(desk, f"{desk.workspace}/search", q="audit")
-    one = await get(desk, f"{desk.workspace}/search", q="audit", types="artifact,document")
-    cut = await get(desk, f"{desk.workspace}/search", q="audit", limit=1, offset=1)
-
-    assert {(each["kind"], each["id"]) for each in both["results"]} == {
-        ("decision", memory["id"]),
-        ("artifact", f"cart_{artifact.code}"),
-    }
-    assert [each["kind"] for each in one["results"]] == ["artifact"]
-    assert cut["results"] == both["results"][1:]
-    assert set(both["results"][0]) == {"kind", "id", "title", "snippet", "score", "created_at"}
-    for bad in ({}, {"q": ""}, {"q": "x", "types": "dream"}, {"q": "x", "limit": 0}):
-        answer = await desk.http.get(f"{desk.workspace}/search", params=bad)
-        assert wrong(answer) == (400, "invalid_request")
-
-
 # What waits.
 
 

@@ -16,7 +16,7 @@ from recollect.engine.people import KeyRecord, User, rights_of
 from recollect.engine.search import Finding
 from recollect.engine.shelf import Detail, Facet, source_type
 from recollect.engine.talk import Shown, Told
-from recollect.engine.workspace_search import Result, kind_of, title_of
+from recollect.engine.workspace_search import kind_of
 from recollect.engine.workspaces import Place
 from recollect.errors import NotFound
 
@@ -573,23 +573,6 @@ class GraphObject(BaseModel):
     edges: list[EdgeObject]
 
 
-class ResultObject(BaseModel):
-    """Something that was found; of a document the stretch that fits."""
-
-    kind: str
-    id: str
-    title: str
-    snippet: str
-    score: float
-    created_at: str
-
-
-class Results(BaseModel):
-    """What was found, best first."""
-
-    results: list[ResultObject]
-
-
 class CandidateObject(BaseModel):
     """Something learnt that waits for somebody's decision, and why it waits."""
 
@@ -802,20 +785,6 @@ def _document_node(document: Document) -> NodeObject:
 def _cut(text: str, most: int = 160) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def from_result(result: Result) -> ResultObject:
-    """Something that was found."""
-    found = result.found
-    is_memory = isinstance(found, Memory)
-    return ResultObject(
-        kind=result.kind,
-        id=memory_id(found) if is_memory else document_id(found.document_code),
-        title=title_of(found),
-        snippet=_cut(found.content, 300),
-        score=round(result.score, 4),
-        created_at=iso(result.created_at),
-    )
 
 
 def from_candidate(candidate: Candidate) -> CandidateObject:

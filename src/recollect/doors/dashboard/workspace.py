@@ -1,4 +1,4 @@
-"""The routes of a workspace as a whole: its graph, its search, what waits, what was used."""
+"""The routes of a workspace as a whole: its graph, what waits in it, what was used."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,6 @@ from recollect.doors.values import Parameters, clamped
 from recollect.engine.learn import accept, list_waiting, reject
 from recollect.engine.overview import draw, usage
 from recollect.engine.shelf import shown
-from recollect.engine.workspace_search import Kind, SearchWorkspace, search_workspace
 from recollect.engine.workspaces import (
     add_place,
     close_place,
@@ -21,11 +20,9 @@ from recollect.engine.workspaces import (
     list_places,
     rename_place,
 )
-from recollect.errors import Invalid
 
 _USUAL, _MOST = 20, 100
 _USUAL_NODES, _MOST_NODES = 200, 500
-_USUAL_FOUND, _MOST_FOUND = 10, 50
 
 router = APIRouter(responses=RESPONSES)
 
@@ -83,38 +80,6 @@ async def get_graph(
     """The newest memories and documents, and what ties them."""
     limit = clamped(parameters.limit, default=_USUAL_NODES, most=_MOST_NODES)
     return wire.from_picture(await draw(engine, caller, limit=limit), parameters.kind)
-
-
-class SearchParameters(Parameters):
-    """What to look for; `types` are kinds, separated by commas."""
-
-    q: wire.Word
-    types: Annotated[str, Field(max_length=200)] | None = None
-    limit: wire.Limit | None = None
-    offset: Annotated[int, Field(ge=0, le=10_000)] = 0
-
-
-@router.get(f"{_WORKSPACE}/search")
-async def search(
-    engine: EngineOf, caller: Inside, parameters: Annotated[SearchParameters, Query()]
-) -> wire.Results:
-    """Memories, documents and artifacts in one list, best first."""
-    ask = SearchWorkspace(
-        parameters.q,
-        limit=clamped(parameters.limit, default=_USUAL_FOUND, most=_MOST_FOUND),
-        offset=parameters.offset,
-        kinds=_kinds(parameters.types),
-    )
-    found = await search_workspace(engine, caller, ask)
-    return wire.Results(results=[wire.from_result(each) for each in found])
-
-
-def _kinds(types: str | None) -> list[Kind]:
-    try:
-        return [Kind(each.strip()) for each in (types or "").split(",") if each.strip()]
-    except ValueError:
-        names = ", ".join(Kind)
-        raise Invalid(f"`types` are {names}, separated by commas.", field="types") from None
 
 
 @router.get(f"{_WORKSPACE}/pending")
