@@ -22,6 +22,7 @@ from recollect.doors.front import Door, Front, bearer
 from recollect.doors.informer import app as informer
 from recollect.doors.limits import Limiter
 from recollect.doors.router import app as router
+from recollect.doors.statebase import administration
 from recollect.doors.statebase import app as statebase
 from recollect.doors.tools import agents
 from recollect.doors.tools import app as tools
@@ -56,6 +57,7 @@ class Server:
         self.doors: list[Door] = [
             alumia.door(engine),
             statebase.door(engine),
+            administration.door(engine),
             router.door(engine),
             informer.door(engine),
             tools.door(engine),

@@ -13,12 +13,13 @@ import pytest
 from recollect.domain import KeyId, Right
 from recollect.engine import keys
 from recollect.engine.core import Engine
-from recollect.engine.keys import create_key, revoke_key
+from recollect.engine.keys import KeyRing, create_key, revoke_key
+from recollect.errors import Unauthenticated
 from recollect.server import Server
 from recollect.store import identity
 from recollect.store.identity import KeyRecord
 from tests.support.clock import Clock
-from tests.support.house import Visitor, key_for, serve, visit
+from tests.support.house import Visitor, key_for, serve, until_blocked, visit
 from tests.support.statebase import complaint, open_session, problem, remember
 
 pytestmark = pytest.mark.anyio
@@ -120,6 +121,24 @@ async def test_a_revoked_key_is_refused_by_every_process_at_once(
                 while (answer := await each.get("/v1/memory")).status_code == 200:
                     await asyncio.sleep(0)
                 assert complaint(answer) == REFUSED
+
+
+async def test_S24_a_key_revoked_while_it_is_looked_up_is_not_believed(
+    visitor: Visitor, engine: Engine
+) -> None:
+    """The look-up has read a good key, and the news of its end comes before it is done."""
+    new = await create_key(engine, workspace=str(visitor.caller.workspace_id))
+    ring = KeyRing(engine.pool, engine.now)
+    async with engine.pool.everywhere() as db:
+        await db.execute("SELECT FROM api_key WHERE id = %s FOR UPDATE", [new.record.id])
+        looking = asyncio.create_task(ring.recognise(new.text))
+        await until_blocked(engine)
+        await identity.revoke(db, str(new.record.id), engine.now())
+        ring.forget()
+    await looking
+
+    with pytest.raises(Unauthenticated):
+        await ring.recognise(new.text)
 
 
 async def test_a_server_that_cannot_open_a_door_says_so_instead_of_waiting(engine: Engine) -> None:

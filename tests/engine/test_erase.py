@@ -35,7 +35,7 @@ from tests.support.alumia import client_of, colleague, kept, new_project
 from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
-from tests.support.house import new_caller, only, open_house, serve
+from tests.support.house import new_caller, only, open_house, serve, until_blocked
 from tests.support.statebase import remember
 from tests.support.traces import dump, leave_traces, rows_by_table, shows
 
@@ -212,7 +212,7 @@ async def test_a_save_under_way_while_its_user_is_erased_does_not_survive(
 
     async with engine.writing(grace) as db:
         erasing = asyncio.create_task(erase(engine, target, by="test"))
-        await _wait_for_lock(engine)
+        await until_blocked(engine)
         await db.execute(
             "INSERT INTO thread (workspace_id, id, code, user_id, created_at, updated_at)"
             " VALUES (%s, gen_random_uuid(), %s, %s, now(), now())",
@@ -232,19 +232,6 @@ async def test_a_save_under_way_while_its_user_is_erased_does_not_survive(
     async with engine.pool.reading(grace.workspace_id) as db:
         rows = await db.execute("SELECT FROM memory WHERE workspace_id = %s", [grace.workspace_id])
         assert rows.rowcount == 0
-
-
-async def _wait_for_lock(engine: Engine) -> None:
-    """Until somebody waits for a row that another holds."""
-    async with asyncio.timeout(10):
-        while True:
-            async with engine.pool.everywhere() as db:
-                row = await (
-                    await db.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-                ).fetchone()
-            if row and row[0]:
-                return
-            await asyncio.sleep(0.01)
 
 
 async def test_S86_a_lesson_being_learnt_does_not_bring_back_what_was_erased(

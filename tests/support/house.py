@@ -1,5 +1,6 @@
 """A house to test in: an engine on a real database, with callers in workspaces of their own."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -106,3 +107,17 @@ def serve(engine: Engine, **settings: Any) -> Server:
 def only(embedder: Embedder) -> Embedders:
     """One embedder for everything."""
     return Embedders(embedder)
+
+
+async def until_blocked(engine: Engine) -> None:
+    """Wait until somebody waits for a row that another holds."""
+    async with asyncio.timeout(10):
+        while True:
+            async with engine.pool.everywhere() as db:
+                found = await db.execute(
+                    "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+                    " WHERE NOT l.granted AND a.datname = current_database()"
+                )
+            if found.rowcount:
+                return
+            await asyncio.sleep(0.01)

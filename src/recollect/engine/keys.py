@@ -61,6 +61,8 @@ class KeyRing:
         self._pool = pool
         self._now = now
         self._believed: dict[bytes, tuple[KeyRecord, datetime]] = {}
+        # How often something was revoked, as far as we have heard.
+        self._revocations = 0
 
     async def recognise(self, presented: str | None) -> Caller:
         """Who holds this key; raise `Unauthenticated` unless it is good right now."""
@@ -70,10 +72,13 @@ class KeyRing:
         now = self._now()
         believed = self._believed.get(digest)
         if believed is None or now - believed[1] >= _BELIEVED:
+            heard = self._revocations
             record = await self._look_up(digest, now)
             if len(self._believed) >= _MOST_BELIEVED:
                 self._believed.clear()
-            self._believed[digest] = (record, now)
+            # What was read before a revocation we heard of meanwhile may be what was revoked.
+            if heard == self._revocations:
+                self._believed[digest] = (record, now)
         else:
             record = believed[0]
         if record.revoked_at or (record.expires_at and record.expires_at <= now):
@@ -82,11 +87,12 @@ class KeyRing:
 
     def forget(self) -> None:
         """Believe nothing from before: some key was revoked."""
+        self._revocations += 1
         self._believed.clear()
 
     async def watch(self) -> None:
         """Look for revocations, where no message tells of them; until cancelled."""
-        known = -1
+        known = ""
         while True:
             with suppress(Unavailable):
                 async with self._pool.everywhere() as db:

@@ -196,6 +196,7 @@ async def create_workspace(
     check_name(name)
     async with engine.pool.everywhere() as db:
         owner = await _org(db, org, within)
+        await identity.hold_names(db)
         if any(
             (each.org_id, each.name) == (owner.id, name) for each in await identity.workspaces(db)
         ):
@@ -210,6 +211,7 @@ async def rename_workspace(
     check_name(name)
     async with engine.pool.everywhere() as db:
         found = await _workspace(db, wanted, within)
+        await identity.hold_names(db)
         others = await identity.workspaces(db)
         if any((each.org_id, each.name) == (found.org_id, name) for each in others):
             raise Conflict("The org has a workspace of that name.")

@@ -244,13 +244,21 @@ async def tell(db: Db) -> None:
     await db.execute(_TELL, {"channel": CHANNEL})
 
 
-_REVOKED = "SELECT count(revoked_at) FROM api_key"
+_REVOKED = """
+    SELECT concat_ws('/',
+        (SELECT concat_ws('/', count(*), count(revoked_at), max(revoked_at),
+            sum(extract(epoch FROM expires_at))) FROM api_key),
+        (SELECT concat_ws('/', count(archived_at), max(archived_at),
+            count(*) FILTER (WHERE workspaces_on)) FROM org),
+        (SELECT concat_ws('/', count(archived_at), max(archived_at)) FROM app_user),
+        (SELECT concat_ws('/', count(archived_at), max(archived_at)) FROM workspace))
+"""
 
 
-async def revocations(db: Db) -> int:
-    """How many keys have been revoked so far."""
+async def revocations(db: Db) -> str:
+    """What differs after any key was revoked, ended or erased, or what it opens was put away."""
     row = await (await db.execute(_REVOKED)).fetchone()
-    return row[0] if row else 0
+    return row[0] if row else ""
 
 
 _TOUCH = """
@@ -470,11 +478,21 @@ async def users(db: Db, org_id: OrgId) -> list[User]:
         return await cursor.fetchall()
 
 
+# Two that give the same name at the same instant would each find it free.
+_HOLD_NAMES = "SELECT pg_advisory_xact_lock(7245018846216)"
+
+
+async def hold_names(db: Db) -> None:
+    """Let nobody else give a login or a workspace its name until the transaction ends."""
+    await db.execute(_HOLD_NAMES)
+
+
 _LOGIN_TAKEN = "SELECT EXISTS (SELECT FROM app_user WHERE login = %(login)s)"
 
 
 async def is_login_taken(db: Db, login: str) -> bool:
-    """Whether somebody, of whichever org, has this login."""
+    """Whether somebody, of whichever org, has this login; holds the answer to the end."""
+    await hold_names(db)
     row = await (await db.execute(_LOGIN_TAKEN, {"login": login})).fetchone()
     return bool(row and row[0])
 

@@ -24,7 +24,9 @@ from recollect.domain import (
 from recollect.store.pool import Db
 from recollect.store.visible import THREAD_IN_SIGHT, in_sight_of
 
-# Everything a `Message` has, where the statement names its workspace as %(workspace_id)s.
+# Everything a `Message` has, where the statement names its workspace as %(workspace_id)s. Of the
+# memory it went into only where whoever sees the thread sees that memory too: everybody's, the
+# thread's own, or that of the project whose thread it is.
 COLUMNS = """
     m.id, m.code, m.thread_id, t.code AS thread_code, m.position, m.role, m.content, m.created_at,
     m.author, m.parts, m.metadata, m.client_id, m.edited_at,
@@ -33,6 +35,12 @@ COLUMNS = """
      JOIN segment s ON s.workspace_id = l.workspace_id AND s.memory_id = l.memory_id
      JOIN memory made ON made.workspace_id = l.workspace_id AND made.id = l.memory_id
      WHERE l.workspace_id = %(workspace_id)s AND l.message_id = m.id AND made.deleted_at IS NULL
+        AND (made.expires_at IS NULL OR made.expires_at > now())
+        AND CASE made.scope
+            WHEN 'workspace' THEN true
+            WHEN 'thread' THEN made.thread_id = t.id
+            WHEN 'project' THEN made.project_id = t.project_id
+            ELSE false END
      ORDER BY s.is_cut, made.created_at DESC, made.id DESC
      LIMIT 1
     ) AS memory_code

@@ -1,0 +1,442 @@
+"""Arranging an org over HTTP: users, workspaces, projects, agents and what is to be erased.
+
+Beside the plain REST API, with its key and its envelope. Everything is named by id or by name.
+"""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, FastAPI, Query
+
+from recollect import __version__
+from recollect.domain import parse_ref
+from recollect.doors.front import Door
+from recollect.doors.furnish import CallerOf, EngineOf, furnish
+from recollect.doors.statebase import administration_wire as wire
+from recollect.doors.statebase.app import CREDENTIALS, ErrorObject, credential
+from recollect.doors.statebase.errors import answer
+from recollect.engine import erase as erasing
+from recollect.engine import tenants
+from recollect.engine.administration import Admin, administer, note
+from recollect.engine.core import Engine
+from recollect.engine.erase import Kind, Target
+from recollect.errors import NotFound
+
+PREFIXES = ("/v1/admin",)
+_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503)
+router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+
+
+def door(engine: Engine) -> Door:
+    """The door, ready to be hung."""
+    app = FastAPI(
+        title="Recollect: administration",
+        version=__version__,
+        description="Arrange an org. The key needs the `admin` right and acts for an admin.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        routes=list(router.routes),
+    )
+    furnish(app, engine, answer, CREDENTIALS)
+    return Door("administration", PREFIXES, app, answer, credential)
+
+
+async def _admin(engine: EngineOf, caller: CallerOf) -> Admin:
+    return await administer(engine, caller)
+
+
+AdminOf = Annotated[Admin, Depends(_admin)]
+InsideOf = Annotated[wire.Inside, Query()]
+RemovalOf = Annotated[wire.Removal, Query()]
+RemovalInsideOf = Annotated[wire.RemovalInside, Query()]
+
+
+# Orgs. An admin sees their own; one of the house's first org sees and arranges all.
+
+
+@router.get("/v1/admin/orgs")
+async def list_orgs(engine: EngineOf, admin: AdminOf) -> wire.OrgList:
+    """List the orgs that may be arranged."""
+    found = await tenants.list_orgs(engine, admin.reach)
+    return wire.OrgList(data=[wire.from_org(each) for each in found])
+
+
+@router.post("/v1/admin/orgs", status_code=201)
+async def create_org(engine: EngineOf, admin: AdminOf, body: wire.NewOrg) -> wire.OrgObject:
+    """Make an org with its first user and its default workspace."""
+    admin.require_house()
+    org_id, user = await tenants.create_org(engine, body.name, body.admin)
+    await note(engine, admin, "org.created", org=org_id)
+    return wire.from_org(await _org(engine, admin, str(org_id)), user)
+
+
+@router.patch("/v1/admin/orgs/{org}")
+async def change_org(
+    engine: EngineOf, admin: AdminOf, org: str, body: wire.OrgChange
+) -> wire.OrgObject:
+    """Rename an org, tell its workspaces apart or not, archive it or bring it back."""
+    found = await _org(engine, admin, org)
+    wanted = str(found.id)
+    if body.archived is not None:
+        admin.check_not_self(wanted)
+        await tenants.archive_org(engine, wanted, is_over=body.archived, within=admin.reach)
+    if body.name is not None:
+        await tenants.rename_org(engine, wanted, body.name, within=admin.reach)
+    if body.workspaces_on is not None:
+        await tenants.switch_workspaces(
+            engine, wanted, is_on=body.workspaces_on, within=admin.reach
+        )
+    await note(engine, admin, "org.changed", org=found.id)
+    return wire.from_org(await _org(engine, admin, wanted))
+
+
+@router.delete("/v1/admin/orgs/{org}")
+async def delete_org(
+    engine: EngineOf, admin: AdminOf, org: str, asked: RemovalOf
+) -> wire.ErasureObject:
+    """Remove an archived org for good, with everything in it."""
+    found = await _org(engine, admin, org)
+    admin.require_house()
+    admin.check_not_self(str(found.id))
+    done = await tenants.delete_org(
+        engine, str(found.id), by=admin.caller.label, is_dry=asked.dry_run, within=admin.reach
+    )
+    return wire.from_erased(done)
+
+
+async def _org(engine: Engine, admin: Admin, wanted: str) -> tenants.Org:
+    for each in await tenants.list_orgs(engine, admin.reach):
+        if wanted in {str(each.id), each.name}:
+            return each
+    raise NotFound("org")
+
+
+# Users.
+
+
+@router.get("/v1/admin/users")
+async def list_users(engine: EngineOf, admin: AdminOf) -> wire.UserList:
+    """List the users of the org, archived ones too."""
+    found = await tenants.list_users(engine, admin.org, admin.org_id)
+    return wire.UserList(data=[wire.from_user(each) for each in found])
+
+
+@router.post("/v1/admin/users", status_code=201)
+async def create_user(
+    engine: EngineOf, admin: AdminOf, body: wire.NewAccount
+) -> wire.NewUserObject:
+    """Make a user; the password is in this answer and nowhere else."""
+    made = await tenants.create_user(
+        engine, body.login, org=admin.org, is_admin=body.admin, within=admin.org_id
+    )
+    await note(engine, admin, "user.created", user=made.id)
+    return wire.from_new_user(made)
+
+
+@router.patch("/v1/admin/users/{user}")
+async def change_user(
+    engine: EngineOf, admin: AdminOf, user: str, body: wire.UserChange
+) -> wire.UserObject:
+    """Give a user another login, end all their keys, or let these work again."""
+    found = await _user(engine, admin, user)
+    wanted = str(found.id)
+    if body.archived is not None:
+        admin.check_not_self(wanted)
+        await tenants.archive_user(engine, wanted, is_over=body.archived, within=admin.org_id)
+    if body.login is not None and body.login != found.login:
+        await tenants.rename_user(engine, wanted, body.login, within=admin.org_id)
+    await note(engine, admin, "user.changed", user=found.id)
+    return wire.from_user(await _user(engine, admin, wanted))
+
+
+@router.delete("/v1/admin/users/{user}")
+async def delete_user(
+    engine: EngineOf, admin: AdminOf, user: str, asked: RemovalOf
+) -> wire.ErasureObject:
+    """Remove an archived user for good, with everything they ever said."""
+    found = await _user(engine, admin, user)
+    admin.check_not_self(str(found.id))
+    done = await tenants.delete_user(
+        engine, str(found.id), by=admin.caller.label, is_dry=asked.dry_run, within=admin.org_id
+    )
+    return wire.from_erased(done)
+
+
+async def _user(engine: Engine, admin: Admin, wanted: str) -> tenants.User:
+    for each in await tenants.list_users(engine, admin.org, admin.org_id):
+        if wanted in {str(each.id), each.login}:
+            return each
+    raise NotFound("user")
+
+
+# Workspaces.
+
+
+@router.get("/v1/admin/workspaces")
+async def list_workspaces(engine: EngineOf, admin: AdminOf) -> wire.WorkspaceList:
+    """List the workspaces of the org, archived ones too."""
+    found = await tenants.list_workspaces(engine, admin.org_id)
+    return wire.WorkspaceList(data=[wire.from_workspace(each) for each in found])
+
+
+@router.post("/v1/admin/workspaces", status_code=201)
+async def create_workspace(
+    engine: EngineOf, admin: AdminOf, body: wire.NewWorkspace
+) -> wire.WorkspaceObject:
+    """Make a workspace."""
+    made = await tenants.create_workspace(
+        engine, body.name, org=admin.org, embedder=body.embedder, within=admin.org_id
+    )
+    await note(engine, admin, "workspace.created", workspace=made)
+    return wire.from_workspace(await tenants.find_workspace(engine, str(made), admin.org_id))
+
+
+@router.patch("/v1/admin/workspaces/{workspace}")
+async def change_workspace(
+    engine: EngineOf, admin: AdminOf, workspace: str, body: wire.Change
+) -> wire.WorkspaceObject:
+    """Rename a workspace, archive it with its keys, or bring it back."""
+    found = await tenants.find_workspace(engine, workspace, admin.org_id)
+    wanted = str(found.id)
+    if body.archived is not None:
+        await tenants.archive_workspace(engine, wanted, is_over=body.archived, within=admin.org_id)
+    if body.name is not None and body.name != found.name:
+        await tenants.rename_workspace(engine, wanted, body.name, within=admin.org_id)
+    await note(engine, admin, "workspace.changed", workspace=found.id)
+    return wire.from_workspace(await tenants.find_workspace(engine, wanted, admin.org_id))
+
+
+@router.delete("/v1/admin/workspaces/{workspace}")
+async def delete_workspace(
+    engine: EngineOf, admin: AdminOf, workspace: str, asked: RemovalOf
+) -> wire.ErasureObject:
+    """Remove an archived workspace for good, with everything in it."""
+    done = await tenants.delete_workspace(
+        engine, workspace, by=admin.caller.label, is_dry=asked.dry_run, within=admin.org_id
+    )
+    return wire.from_erased(done)
+
+
+@router.get("/v1/admin/workspaces/{workspace}/members")
+async def list_workspace_members(
+    engine: EngineOf, admin: AdminOf, workspace: str
+) -> wire.MemberList:
+    """Who may make the workspace their active one, beside the org's admins."""
+    found = await tenants.workspace_members(engine, workspace, within=admin.org_id)
+    return wire.MemberList(data=list(found))
+
+
+@router.put("/v1/admin/workspaces/{workspace}/members/{user}")
+async def invite_to_workspace(
+    engine: EngineOf, admin: AdminOf, workspace: str, user: str
+) -> wire.MemberList:
+    """Let a user of the org in; whoever is in it stays."""
+    place = await tenants.find_workspace(engine, workspace, admin.org_id)
+    guest = await _user(engine, admin, user)
+    await tenants.invite_to_workspace(engine, str(place.id), str(guest.id), within=admin.org_id)
+    await note(engine, admin, "workspace.joined", workspace=place.id, user=guest.id)
+    return await list_workspace_members(engine, admin, workspace)
+
+
+@router.delete("/v1/admin/workspaces/{workspace}/members/{user}")
+async def remove_from_workspace(
+    engine: EngineOf, admin: AdminOf, workspace: str, user: str
+) -> wire.MemberList:
+    """Keep a user out."""
+    place = await tenants.find_workspace(engine, workspace, admin.org_id)
+    guest = await _user(engine, admin, user)
+    await tenants.remove_from_workspace(engine, str(place.id), str(guest.id), within=admin.org_id)
+    await note(engine, admin, "workspace.left", workspace=place.id, user=guest.id)
+    return await list_workspace_members(engine, admin, workspace)
+
+
+# Projects.
+
+
+@router.get("/v1/admin/projects")
+async def list_projects(engine: EngineOf, admin: AdminOf, asked: InsideOf) -> wire.ProjectList:
+    """List the projects of a workspace with their members."""
+    found = await tenants.list_projects(engine, asked.workspace or admin.workspace, admin.org_id)
+    return wire.ProjectList(data=[wire.from_project(each, members) for each, members in found])
+
+
+@router.post("/v1/admin/projects", status_code=201)
+async def create_project(
+    engine: EngineOf, admin: AdminOf, asked: InsideOf, body: wire.NewProject
+) -> wire.ProjectObject:
+    """Make a project, with nobody in it."""
+    place = asked.workspace or admin.workspace
+    made = await tenants.create_project(engine, body.name, workspace=place, within=admin.org_id)
+    return await _project(engine, admin, place, str(made))
+
+
+@router.patch("/v1/admin/projects/{project}")
+async def change_project(
+    engine: EngineOf, admin: AdminOf, project: str, asked: InsideOf, body: wire.Change
+) -> wire.ProjectObject:
+    """Rename a project, archive it with all it knows, or bring it back."""
+    place = asked.workspace or admin.workspace
+    found = await _project(engine, admin, place, project)
+    wanted = str(found.id)
+    if body.archived is not None:
+        await tenants.archive_project(
+            engine, wanted, workspace=place, is_over=body.archived, within=admin.org_id
+        )
+    if body.name is not None and body.name != found.name:
+        await tenants.rename_project(
+            engine, wanted, body.name, workspace=place, within=admin.org_id
+        )
+    return await _project(engine, admin, place, wanted)
+
+
+@router.delete("/v1/admin/projects/{project}")
+async def delete_project(
+    engine: EngineOf, admin: AdminOf, project: str, asked: RemovalInsideOf
+) -> wire.ErasureObject:
+    """Remove an archived project for good, with what only it knew."""
+    return await _delete_circle(engine, admin, Kind.PROJECT, project, asked)
+
+
+@router.put("/v1/admin/projects/{project}/members/{user}")
+async def invite_to_project(
+    engine: EngineOf, admin: AdminOf, project: str, user: str, asked: InsideOf
+) -> wire.ProjectObject:
+    """Let a user of the org in; whoever is in it stays."""
+    place = asked.workspace or admin.workspace
+    await tenants.invite_to_project(engine, project, user, workspace=place, within=admin.org_id)
+    return await _project(engine, admin, place, project)
+
+
+@router.delete("/v1/admin/projects/{project}/members/{user}")
+async def remove_from_project(
+    engine: EngineOf, admin: AdminOf, project: str, user: str, asked: InsideOf
+) -> wire.ProjectObject:
+    """Put a user out; they see nothing more of it from that moment."""
+    place = asked.workspace or admin.workspace
+    await tenants.remove_from_project(engine, project, user, workspace=place, within=admin.org_id)
+    return await _project(engine, admin, place, project)
+
+
+async def _project(engine: Engine, admin: Admin, place: str, wanted: str) -> wire.ProjectObject:
+    for each, members in await tenants.list_projects(engine, place, admin.org_id):
+        if wanted in {str(each.id), each.name}:
+            return wire.from_project(each, members)
+    raise NotFound("project")
+
+
+# Agents.
+
+
+@router.get("/v1/admin/agents")
+async def list_agents(engine: EngineOf, admin: AdminOf, asked: InsideOf) -> wire.AgentList:
+    """List the agents of a workspace."""
+    found = await tenants.list_agents(engine, asked.workspace or admin.workspace, admin.org_id)
+    return wire.AgentList(data=[wire.from_agent(each) for each in found])
+
+
+@router.post("/v1/admin/agents", status_code=201)
+async def create_agent(
+    engine: EngineOf, admin: AdminOf, asked: InsideOf, body: wire.NewAgent
+) -> wire.AgentObject:
+    """Make an agent known, to the workspace or to a project in it."""
+    place = asked.workspace or admin.workspace
+    made = await tenants.create_agent(
+        engine, body.name, workspace=place, project=body.project, within=admin.org_id
+    )
+    return await _agent(engine, admin, place, str(made))
+
+
+@router.patch("/v1/admin/agents/{agent}")
+async def change_agent(
+    engine: EngineOf, admin: AdminOf, agent: str, asked: InsideOf, body: wire.Change
+) -> wire.AgentObject:
+    """Rename an agent, archive it, or bring it back."""
+    place = asked.workspace or admin.workspace
+    found = await _agent(engine, admin, place, agent)
+    wanted = str(found.id)
+    if body.archived is not None:
+        await tenants.archive_agent(
+            engine, wanted, workspace=place, is_over=body.archived, within=admin.org_id
+        )
+    if body.name is not None and body.name != found.name:
+        await tenants.rename_agent(engine, wanted, body.name, workspace=place, within=admin.org_id)
+    return await _agent(engine, admin, place, wanted)
+
+
+@router.delete("/v1/admin/agents/{agent}")
+async def delete_agent(
+    engine: EngineOf, admin: AdminOf, agent: str, asked: RemovalInsideOf
+) -> wire.ErasureObject:
+    """Remove an archived agent for good, with what only it knew."""
+    return await _delete_circle(engine, admin, Kind.AGENT, agent, asked)
+
+
+async def _agent(engine: Engine, admin: Admin, place: str, wanted: str) -> wire.AgentObject:
+    for each in await tenants.list_agents(engine, place, admin.org_id):
+        if wanted in {str(each.id), each.name}:
+            return wire.from_agent(each)
+    raise NotFound("agent")
+
+
+async def _delete_circle(
+    engine: Engine, admin: Admin, kind: Kind, wanted: str, asked: wire.RemovalInside
+) -> wire.ErasureObject:
+    done = await tenants.delete_circle(
+        engine,
+        kind,
+        wanted,
+        workspace=asked.workspace or admin.workspace,
+        by=admin.caller.label,
+        is_dry=asked.dry_run,
+        within=admin.org_id,
+    )
+    return wire.from_erased(done)
+
+
+# Erasing.
+
+
+@router.post("/v1/admin/erasures", status_code=201)
+async def erase(engine: EngineOf, admin: AdminOf, body: wire.NewErasure) -> wire.ErasureObject:
+    """Erase a user, a session, a key or a subject with everything made of it."""
+    target = await _target(engine, admin, body)
+    if target.id:
+        admin.check_not_self(str(target.id))
+    done = await erasing.erase(engine, target, by=admin.caller.label, is_dry=body.dry_run)
+    return wire.from_erased(done)
+
+
+async def _target(engine: Engine, admin: Admin, body: wire.NewErasure) -> Target:
+    kind = body.kind
+    if kind is Kind.USER:
+        return await erasing.target_user(engine, body.user or "", admin.org_id)
+    place = await tenants.find_workspace(engine, body.workspace or admin.workspace, admin.org_id)
+    if kind is Kind.THREAD:
+        name = body.session or ""
+        ref = parse_ref(name, "chat_", "sess_", "chat-", "conv_")
+        return await erasing.target_thread(engine, place.id, place.org_id, ref, name)
+    owner = await erasing.find_owner(engine, body.user, admin.org_id)
+    text = body.key or body.subject
+    return Target(kind, place.org_id, [place.id], text=text, owner_id=owner)
+
+
+@router.get("/v1/admin/erasures")
+async def list_erasures(engine: EngineOf, admin: AdminOf) -> wire.ReceiptList:
+    """The receipts of the org, oldest first."""
+    return wire.ReceiptList(data=await erasing.list_receipts(engine, admin.org_id))
+
+
+@router.get("/v1/admin/erasures/{receipt}")
+async def get_erasure(engine: EngineOf, admin: AdminOf, receipt: UUID) -> wire.ErasureObject:
+    """One receipt."""
+    found = await erasing.get_receipt(engine, admin.org_id, receipt)
+    return wire.ErasureObject(kind=found["kind"], counts=found["counts"], receipt=found)
+
+
+@router.post("/v1/admin/erasures/{receipt}/verify")
+async def verify_erasure(engine: EngineOf, admin: AdminOf, receipt: UUID) -> wire.Verdict:
+    """Check that nothing of it is there."""
+    found = await erasing.get_receipt(engine, admin.org_id, receipt)
+    return wire.from_verified(await erasing.verify(engine, found))
