@@ -61,7 +61,8 @@ def complaints(event: events.EngineEvent) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("door", "routes"), [("statebase", 32), ("tools", 4), ("agents", 10), ("alumia", 21)]
+    ("door", "routes"),
+    [("statebase", 32), ("tools", 4), ("agents", 10), ("alumia", 21), ("administration", 29)],
 )
 def test_made_up_requests_get_documented_answers(live: Live, door: str, routes: int) -> None:
     schema = schemathesis.openapi.from_url(
