@@ -8,10 +8,8 @@ from pydantic import BaseModel, Field
 
 from recollect.doors.values import Body, Label, Parameters, iso
 from recollect.engine.erase import Erased, Kind, Verified
-from recollect.engine.tenants import NewUser
+from recollect.engine.tenants import Agent, NewUser, Org, Project, User, Workspace
 from recollect.errors import Invalid
-from recollect.store.identity import Org, User, Workspace
-from recollect.store.projects import Agent, Project
 
 
 class NewOrg(Body):
