@@ -28,7 +28,7 @@ class Running:
         self.key = ""
         self.process: subprocess.Popen[bytes] | None = None
         self._log = data_dir.with_name(data_dir.name + ".log")
-        self._environment = {
+        self.environment = {
             **{name: value for name, value in os.environ.items() if "RECOLLECT" not in name},
             "RECOLLECT_RATE_PER_MINUTE": "0",
             "RECOLLECT_LOG_LEVEL": "warning",
@@ -55,7 +55,7 @@ class Running:
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment,
+                env=self.environment,
                 start_new_session=True,
             )
         self._await_ready()

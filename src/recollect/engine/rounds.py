@@ -15,6 +15,8 @@ Object = dict[str, Any]
 
 # What is kept of an answer for the record; a model that loops fills nobody's database.
 MOST_KEPT = 100_000
+# Beyond this no arguments are kept: cut off they are no JSON, and the model is told so.
+_MOST_ARGUMENTS = 200_000
 
 
 @dataclass(slots=True)
@@ -111,7 +113,8 @@ class Round:
             function = cast("Object", delta.get("function") or {})
             arguments = function.get("arguments") or ""
             if index in self._calls:
-                self._calls[index].arguments += arguments
+                if len(self._calls[index].arguments) < _MOST_ARGUMENTS:
+                    self._calls[index].arguments += arguments
                 if index in self._shown:
                     visible.append(
                         {"index": self._shown[index], "function": {"arguments": arguments}}

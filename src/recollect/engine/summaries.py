@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from recollect.domain import Message
 from recollect.engine.core import Engine
 from recollect.engine.extract import Line, summary_of
+from recollect.engine.fence import unfenced
 from recollect.errors import Unavailable
 from recollect.models.chat import Question
 
@@ -52,7 +53,8 @@ class _Typed(BaseModel):
 
 async def summarise(engine: Engine, said: Sequence[Message]) -> Summary:
     """What these messages say, in a few sentences; never empty."""
-    lines = [Line(speaker_of(each), each.content) for each in said]
+    # What we told a model and somebody repeats is known: summarised, it would be learnt again.
+    lines = [Line(speaker_of(each), unfenced(each.content)) for each in said]
     route = engine.chats.find(engine.summary_model) if engine.summary_model else None
     route = route or engine.chats.background
     reason = None

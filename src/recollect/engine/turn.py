@@ -294,7 +294,9 @@ class _Turn:
             await self._sink.kept(message, outcome)
 
     async def _answered(self, db: Db, *, is_done: bool) -> Message | None:
-        if not self._said.strip():
+        # Without what of ours it repeats: a conversation is summarised, and so learnt from, later.
+        said = unfenced(self._said).strip()
+        if not said:
             return None
         about: Object = {"model": self._route.model} | ({} if is_done else {"incomplete": True})
         if self._ask.kind in kinds.INSTRUCTIONS:
@@ -303,14 +305,15 @@ class _Turn:
             about["recall_ms"] = self._remembered.took_ms
         if self._remembered.recalled or self._remembered.pinned:
             about["injected"] = self._remembered.noted
-        return await self._append(db, NewMessage("assistant", self._said, metadata=about))
+        return await self._append(db, NewMessage("assistant", said, metadata=about))
 
     async def _outcome(self, db: Db) -> Lesson | None:
         """Queue what such a turn has come to; held where somebody waits to take it at once."""
-        if not self._context.learns or not kinds.has_outcome(self._ask.kind, self._said):
+        text = unfenced(self._said).strip()
+        if not self._context.learns or not kinds.has_outcome(self._ask.kind, text):
             return None
         said = Said(
-            self._said,
+            text,
             kinds.label(self._ask.kind),
             self._engine.now(),
             subject=self._context.subject,

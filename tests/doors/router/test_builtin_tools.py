@@ -359,3 +359,29 @@ async def test_a_key_that_cannot_write_is_offered_no_save(routed: Routed) -> Non
         routed.engine, "SELECT 1 FROM lesson WHERE workspace_id = %s", routed.caller.workspace_id
     )
     assert found == []
+
+
+async def test_arguments_without_end_fill_nobodys_memory(routed: Routed) -> None:
+    loop = '{"content": "' + "again and again " * 58_000
+    routed.upstream.script = [Say(None, [Call(SAVE, loop)]), Say("I gave up.")]
+
+    answer = await routed.chat("Hi", stream=True)
+
+    shown = [each async for each in events_of(answer) if each != "[DONE]"]
+    texts = [each["choices"][0]["delta"].get("content") or "" for each in shown]
+    assert "".join(texts) == "I gave up."
+    told = routed.last.json["messages"]
+    assert "not a JSON object" in told[-1]["content"]
+    assert len(told[-2]["tool_calls"][0]["function"]["arguments"]) < len(loop)
+    assert await stored(routed) == []
+
+
+async def test_N21_what_opts_into_other_tools_passes_and_memory_needs_no_opting(
+    routed: Routed,
+) -> None:
+    asked = {"search_context_size": "low", "x_tools": ["x_web_search"]}
+
+    await routed.chat("Hi", web_search_options=asked)
+
+    assert routed.last.json["web_search_options"] == asked
+    assert routed.last.tools == [SAVE, RECALL, SEARCH]

@@ -11,10 +11,12 @@ import pytest
 
 from recollect.domain import Caller, parse_ref
 from recollect.engine.forget import forget
+from recollect.engine.prompt import text_of
 from tests.doors.router.conftest import Object, Routed
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for, neighbour, serve, visit
-from tests.support.upstream import Call, Say, events_of
+from tests.support.tools import rows
+from tests.support.upstream import Asked, Call, Say, events_of
 
 pytestmark = pytest.mark.anyio
 
@@ -344,3 +346,38 @@ async def test_an_unknown_kind_of_turn_is_refused(routed: Routed) -> None:
 
     assert answer.status_code == 400
     assert "deep_think" in answer.json()["error"]["message"]
+
+
+def echo(asked: Asked) -> Say:
+    """A model that repeats everything it was told."""
+    return Say(" ".join(text_of(each.get("content")) for each in asked.json["messages"]))
+
+
+@pytest.mark.parametrize("kind", ["chat", "research"])
+async def test_what_an_echoing_model_repeats_is_never_learnt(routed: Routed, kind: str) -> None:
+    await routed.remember(KNOWN)
+    routed.upstream.otherwise = echo
+    headers = {"X-Recollect-Thread": "echo", "X-Recollect-Kind": kind}
+    talk: list[Object] = []
+
+    for _ in range(5):
+        talk.append({"role": "user", "content": ASKED})
+        answer = await routed.chat(*talk, headers=headers)
+        told = answer.json()["choices"][0]["message"]["content"]
+        assert KNOWN in told  # it was injected, and came back
+        # A client that keeps the answer, and a user who pastes it.
+        talk.append({"role": "assistant", "content": told})
+        talk.append({"role": "user", "content": f"I live in Oslo. You said: {told}"})
+        answer = await routed.chat(*talk, headers=headers)
+        talk.append({"role": "assistant", "content": "Did I?"})
+        await routed.drain()
+
+    kept = await rows(
+        routed.engine,
+        "SELECT content, quote FROM memory WHERE workspace_id = %s ORDER BY created_at, content",
+        routed.caller.workspace_id,
+    )
+    assert (KNOWN, None) in [tuple(row) for row in kept]
+    learnt = [row[0] for row in kept if row[0] != KNOWN]
+    assert "The user lives in Oslo." in learnt
+    assert [content for content in learnt if "March 15" in content] == []

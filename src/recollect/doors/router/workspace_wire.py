@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, Strict
 
 from recollect.domain import Caller, Memory, Origin, Ref, WorkspaceId, parse_ref
 from recollect.doors.values import Body, Parameters, iso
 from recollect.engine.learn import Row
-from recollect.engine.recall import Hit
+from recollect.engine.workspace_search import Kind, Result, title_of
 from recollect.engine.workspaces import Place
 from recollect.errors import Invalid, NotFound
 
@@ -19,7 +19,6 @@ T = TypeVar("T")
 
 USUAL_PAGE, LONGEST_PAGE = 20, 100
 USUAL_FOUND, MOST_FOUND = 10, 50
-MEMORY = "memory"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -94,7 +93,7 @@ class Search(Body):
     """`POST /v1/workspaces/{workspace_id}/search`."""
 
     query: Annotated[str, Field(min_length=1)]
-    types: list[Literal["memory", "document", "artifact"]] | None = None
+    types: list[Annotated[Kind, Strict(strict=False)]] | None = None
     limit: Annotated[int, Field(ge=1)] | None = None
     offset: Annotated[int, Field(ge=0, le=10_000)] = 0
 
@@ -180,16 +179,22 @@ def source_type(origin: Origin, label: str | None) -> str:
     return label if label and label.startswith("auto_") else "model"
 
 
-def from_hit(hit: Hit) -> FoundObject:
-    """A memory that was found."""
-    memory = hit.memory
+def from_result(result: Result) -> FoundObject:
+    """What was found: a memory, or a chunk of a document under the document's id."""
+    found = result.found
+    if isinstance(found, Memory):
+        name = f"mem_{found.code}"
+        source = f"chat_{found.thread_code}" if found.thread_code else None
+    else:
+        name = f"cart_{found.document_code}"
+        source = found.document_name
     return FoundObject(
-        type=MEMORY,
-        id=f"mem_{memory.code}",
-        title=memory.summary,
-        content=memory.content,
-        score=round(max(hit.score, 0.0), 4),
-        source=f"chat_{memory.thread_code}" if memory.thread_code else None,
+        type=result.kind,
+        id=name,
+        title=title_of(found),
+        content=found.content,
+        score=round(result.score, 4),
+        source=source,
     )
 
 

@@ -14,8 +14,8 @@ from recollect.doors.values import clamped
 from recollect.engine.change import Change, ListMemories, change, get, list_memories
 from recollect.engine.forget import forget
 from recollect.engine.learn import accept, list_waiting, reject
-from recollect.engine.recall import Recall, recall
 from recollect.engine.save import Save, save
+from recollect.engine.workspace_search import SearchWorkspace, search_workspace
 from recollect.engine.workspaces import (
     add_place,
     close_place,
@@ -140,13 +140,18 @@ async def delete_memory(engine: EngineOf, caller: Inside, memory_id: str) -> Non
 async def search(
     engine: EngineOf, caller: Inside, body: wire.Search
 ) -> wire.Page[wire.FoundObject]:
-    """Search the workspace by meaning, best first."""
+    """Search memories, documents and artifacts at once, by meaning and words, best first."""
     limit = clamped(body.limit, default=wire.USUAL_FOUND, most=wire.MOST_FOUND)
-    if body.types is not None and wire.MEMORY not in body.types:
-        return wire.Page(items=[])
-    found = await recall(engine, caller, Recall(body.query, limit=body.offset + limit + 1))
-    hits = found.hits[body.offset :]
-    return wire.Page(items=[wire.from_hit(hit) for hit in hits[:limit]], has_more=len(hits) > limit)
+    ask = SearchWorkspace(
+        body.query,
+        limit=limit + 1,  # one more shows whether a next page exists
+        offset=body.offset,
+        kinds=body.types or (),
+    )
+    found = await search_workspace(engine, caller, ask)
+    return wire.Page(
+        items=[wire.from_result(each) for each in found[:limit]], has_more=len(found) > limit
+    )
 
 
 @router.get("/v1/workspaces/{workspace_id}/pending")

@@ -1,0 +1,63 @@
+"""A server that dies in the middle of a turn: what the user said and what was to be learnt stay."""
+
+import asyncio
+
+import httpx2
+import pytest
+
+from tests.support.live import on_a_port
+from tests.support.running import Running, running_house
+from tests.support.upstream import Endpoint, Raw, Say
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+THREAD = "killed"
+
+
+async def talk_until_it_dies(house: Running) -> None:
+    """Ask, see the first words, and cut the power."""
+    headers = {"Authorization": f"Bearer {house.key}", "X-Recollect-Thread": THREAD}
+    said = [{"role": "user", "content": "I live in Oslo. What is the weather?"}]
+    body = {"model": "m1", "messages": said, "stream": True}
+    async with (
+        httpx2.AsyncClient(base_url=house.url, headers=headers, timeout=30) as http,
+        http.stream("POST", "/v1/chat/completions", json=body) as answer,
+    ):
+        assert answer.status_code == 200
+        with pytest.raises(httpx2.TransportError):
+            async for line in answer.aiter_lines():
+                if "One" in line:
+                    await asyncio.to_thread(house.kill_everything)
+
+
+async def learnt(house: Running) -> list[str]:
+    """What is remembered, once anything is."""
+    headers = {"Authorization": f"Bearer {house.key}"}
+    async with httpx2.AsyncClient(base_url=house.url, headers=headers, timeout=30) as http:
+        async with asyncio.timeout(60):
+            while True:
+                found = (await http.get("/v1/memories")).json()["data"]
+                if found:
+                    return [each["content"] for each in found]
+                await asyncio.sleep(0.1)
+
+
+async def test_kill_9_in_mid_turn_loses_neither_the_message_nor_its_lesson() -> None:
+    endpoint = Endpoint()
+    endpoint.script = [Raw(Say("One two.").events("m1", with_usage=False)[:2], hangs=True)]
+    with (
+        on_a_port(endpoint) as url,
+        running_house(RECOLLECT_CHAT_URL=f"{url}/v1", RECOLLECT_WORKERS="0") as house,
+    ):
+        await talk_until_it_dies(house)
+        house.environment["RECOLLECT_WORKERS"] = "1"
+        await asyncio.to_thread(house.start)
+
+        assert await learnt(house) == ["The user lives in Oslo."]
+        with house.client() as http:
+            bearer = {"Authorization": f"Bearer {house.key}"}
+            [chat] = http.get("/api/chats", headers=bearer).json()["results"]
+            kept = http.get(f"/api/chats/{chat['id']}/messages", headers=bearer).json()
+        assert [(each["role"], each["content"]) for each in kept["_embedded"]["inf:message"]] == [
+            ("user", "I live in Oslo. What is the weather?")
+        ]
