@@ -96,6 +96,7 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
             injection_floor=settings.inject_floor,
             is_reviewed=settings.review,
             daily_tokens=settings.daily_tokens,
+            prices=settings.prices,
         )
     finally:
         await chats.aclose()

@@ -4,13 +4,14 @@
 """
 
 import difflib
+import math
 import os
 import tomllib
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from recollect.errors import Invalid
 
@@ -40,6 +41,14 @@ class Upstream:
     model: str | None = None
     # Whether it takes tools: some models refuse any request that offers one.
     tools: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs, per million tokens, in whatever money the operator counts."""
+
+    input: float
+    output: float
 
 
 def _setting(text: str, default: Any) -> Any:
@@ -161,6 +170,13 @@ class Settings:
             "asked for a model `M` by the name `NAME/M`."
         },
     )
+    prices: Mapping[str, Price] = field(
+        default_factory=dict[str, Price],
+        metadata={
+            "help": 'What models cost (`[prices]`, `"MODEL" = { input = ..., output = ... }` per '
+            "million tokens), by the beginning of their names; the longest that fits counts."
+        },
+    )
 
     @property
     def names(self) -> list[str]:
@@ -196,10 +212,12 @@ def read_settings(
     values |= overrides or {}
     endpoints = values.pop("embedders", {})
     upstreams = values.pop("upstreams", {})
+    prices = values.pop("prices", {})
     settings = Settings(
         **{name: _typed(name, value) for name, value in values.items()},
         embedders={name: _endpoint(name, table) for name, table in endpoints.items()},
         upstreams={name: _upstream(name, table) for name, table in upstreams.items()},
+        prices={name: _price(name, table) for name, table in prices.items()},
     )
     _check(settings)
     return settings
@@ -247,7 +265,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     for name, value in env.items():
         if not name.startswith(PREFIX) or name in _ELSEWHERE:
             continue
-        if name not in known or known[name] in {"embedders", "upstreams"}:
+        if name not in known or known[name] in {"embedders", "upstreams", "prices"}:
             # A misspelt setting that is silently ignored can send data to the wrong database.
             hint = _nearest(name.removeprefix(PREFIX).lower())
             raise Invalid(f"The environment variable `{name}` is no setting of Recollect.{hint}")
@@ -311,6 +329,18 @@ def _upstream(name: str, table: Mapping[str, Any]) -> Upstream:
     if set(table) - {"url", "key", "model", "tools"} or "url" not in table or "/" in name:
         raise Invalid(f"`[upstreams.{name}]` takes `url` and, if needed, `key`, `model`, `tools`.")
     return Upstream(table["url"], table.get("key"), table.get("model"), table.get("tools", True))
+
+
+def _price(name: str, table: Any) -> Price:
+    told = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+    numbers = [told.get("input"), told.get("output")]
+    is_right = all(
+        isinstance(each, (int, float)) and not isinstance(each, bool) and 0 <= each < math.inf
+        for each in numbers
+    )
+    if not is_right or len(told) != len(numbers):
+        raise Invalid(f"`[prices]` takes `input` and `output` for `{name}`, per million tokens.")
+    return Price(float(told["input"]), float(told["output"]))
 
 
 def _check(settings: Settings) -> None:

@@ -24,7 +24,8 @@ def _cells(line: str) -> list[str]:
 
 
 def _variable(name: str) -> str:
-    return "file only" if name in {"embedders", "upstreams"} else f"`{PREFIX}{name.upper()}`"
+    is_table = name in {"embedders", "upstreams", "prices"}
+    return "file only" if is_table else f"`{PREFIX}{name.upper()}`"
 
 
 def _default(default: Any) -> str:

@@ -12,8 +12,12 @@ from recollect.engine.core import Engine
 from recollect.engine.distiller import Candidate
 from recollect.engine.learn import accept, list_waiting, reject
 from recollect.engine.learning import Said, learn_from, lesson_of
+from recollect.engine.ledger import cost_of
 from recollect.errors import NotFound, Unavailable
+from recollect.models.chat import Usage
 from recollect.models.chats import Chats
+from recollect.settings import Price
+from recollect.store import ledger
 from recollect.store.lessons import Lesson
 from recollect.worker import Worker
 from tests.support.clock import Clock
@@ -214,6 +218,23 @@ async def test_a_model_distils_and_is_in_the_ledger(
         caller.workspace_id,
     )
     assert [tuple(each) for each in bill] == [("distil", "done", 10, 5)]
+
+
+async def test_a_call_costs_what_the_longest_name_that_fits_says(
+    model: tuple[Engine, Endpoint], caller: Caller
+) -> None:
+    house, endpoint = model
+    prices = {"m": Price(1.0, 1.0), "m1": Price(2.0, 10.0), "m10": Price(9.0, 9.0)}
+    house = replace(house, prices=prices)
+    endpoint.script = [Say("[]", usage={"prompt_tokens": 1_000, "completion_tokens": 100})]
+    await say(house, caller, "Always tea for me, at a price!")
+
+    await drain(house)
+
+    async with house.pool.everywhere() as db:
+        lines = await ledger.bill(db, house.now() - timedelta(days=1))
+    assert [line.cost for line in lines if line.cost is not None] == [0.003]
+    assert cost_of(prices, "other", Usage(1, 1)) is None
 
 
 async def test_a_failed_call_is_in_the_ledger_too(

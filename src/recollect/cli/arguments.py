@@ -34,6 +34,7 @@ SUMMARIES = {
     "import": "take in an export, or what other systems wrote",
     "migrate": "bring the database to this release's schema",
     "jobs": "show background jobs and retry buried ones",
+    "distil": "show what would be learnt from a text; nothing is kept",
     "learn": "see what would be learnt, decide what waits, read the bill",
     "reembed": "move every memory to the configured embedding model",
     "segment": "cut a chat into memories anew, or show where and why",

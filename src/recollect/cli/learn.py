@@ -1,7 +1,6 @@
 """`recollect learn`: what would be learnt from a text, what waits for a decision, what it cost."""
 
 import argparse
-import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -9,11 +8,12 @@ from datetime import timedelta
 from uuid import UUID
 
 from recollect.cli.arguments import Commands, add_command, positive
+from recollect.cli.distil import show
 from recollect.compose import open_database, open_engine
 from recollect.domain import Caller, Right, utc_now
 from recollect.engine.core import Engine
 from recollect.engine.distiller import distilled
-from recollect.engine.learn import accept, gate, list_waiting, reject
+from recollect.engine.learn import accept, list_waiting, reject
 from recollect.engine.secrets import redacted
 from recollect.errors import Invalid
 from recollect.settings import Settings
@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
         commands,
         "learn",
         about="See what the local distiller would learn from a text, decide what waits for a "
-        "person, and read what models were asked and what that cost in tokens.",
+        "person, and read what models were asked and what that cost.",
         example="recollect learn try < message.txt\nrecollect learn waiting\nrecollect learn bill",
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
@@ -73,10 +73,7 @@ def add(commands: Commands) -> None:
 
 async def _try(_: Settings, __: argparse.Namespace) -> int:
     text = redacted(sys.stdin.read())
-    for each in gate(text, distilled(text, utc_now()), is_reviewed=False):
-        made = each.candidate
-        shown = {"content": made.content, "category": made.category, "quote": made.quote}
-        print(json.dumps({**shown, "waits": each.waits}, ensure_ascii=False))
+    show(text, distilled(text, utc_now()))
     return 0
 
 
@@ -143,5 +140,6 @@ async def _bill(settings: Settings, asked: argparse.Namespace) -> int:
         print(
             f"{each.day:%Y-%m-%d}  {each.purpose:<8} {each.state:<7} {each.model:<30} "
             f"{each.calls} calls  {each.input_tokens} in  {each.output_tokens} out"
+            + (f"  cost {each.cost:.4f}" if each.cost is not None else "")
         )
     return 0

@@ -5,6 +5,7 @@ from typing import Any
 
 from recollect.domain import Caller, Json, Message, Ref, Right, Thread
 from recollect.engine.core import Engine
+from recollect.engine.ledger import ask_on_account
 from recollect.engine.messages import ListMessages, NewMessage, append, list_messages
 from recollect.engine.recall import Hit, Recall, recall
 from recollect.engine.threads import get_thread
@@ -105,7 +106,8 @@ async def converse(engine: Engine, caller: Caller, ref: Ref, new: NewMessage) ->
         engine, caller, here, ListMessages(limit=_MOST_SAID, is_newest_first=True)
     )
     said = [{"role": each.role, "content": each.content} for each in reversed(page.messages)]
-    answer = await route.ask(Question([*_system(thread, injected), *said]))
+    question = Question([*_system(thread, injected), *said])
+    answer = await ask_on_account(engine, caller.workspace_id, route, question, purpose="turn")
     [kept] = await append(engine, caller, here, [NewMessage("assistant", answer.text)])
     return Reply(kept.message, injected)
 

@@ -1,6 +1,6 @@
 """The engine itself: what every verb needs, handed on explicitly."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,6 +13,7 @@ from recollect.engine.space_cache import SpaceCache
 from recollect.errors import Conflict, Invalid
 from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
+from recollect.settings import Price
 from recollect.store import events, idempotency
 from recollect.store.pool import Db, Pool
 
@@ -39,6 +40,8 @@ class Engine:
     distiller: object | None = None
     # Tokens a workspace may use a day; 0: no limit.
     daily_tokens: int = 0
+    # What models cost, by the beginning of their names.
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     # When a stretch of conversation ends; None leaves conversations whole.
     segment_rules: Rules | None = Rules()
     # Which model writes summaries; `local` for none.

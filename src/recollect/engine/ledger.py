@@ -1,13 +1,15 @@
 """Counting what models cost, and stopping before it is too much: background work first."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 from recollect.domain import WorkspaceId
 from recollect.engine.core import Engine
 from recollect.errors import RateLimited, Unavailable
 from recollect.models.chat import Completion, Question, Route, Usage
+from recollect.settings import Price
 from recollect.store import ledger
 from recollect.store.pool import Db
 
@@ -32,6 +34,7 @@ class Entry:
 
     id: UUID
     workspace_id: WorkspaceId
+    model: str
 
 
 async def open_entry(
@@ -48,15 +51,15 @@ async def open_entry(
         # A turn's cost is known when it is over; background work knows its own before.
         if spent + (reserved if is_background else 1) > allowed:
             raise OverBudget(midnight + timedelta(days=1) - now)
-    entry = Entry(uuid4(), workspace_id)
+    entry = Entry(uuid4(), workspace_id, model)
     await ledger.begin(
         db, workspace_id, entry.id, purpose=purpose, model=model, reserved=reserved, now=now
     )
     return entry
 
 
-async def close_entry(db: Db, entry: Entry, usage: Usage, *, is_done: bool, now: datetime) -> None:
-    """Write down what came of it."""
+async def close_entry(engine: Engine, db: Db, entry: Entry, usage: Usage, *, is_done: bool) -> None:
+    """Write down what came of it, and what it cost."""
     await ledger.end(
         db,
         entry.workspace_id,
@@ -64,8 +67,18 @@ async def close_entry(db: Db, entry: Entry, usage: Usage, *, is_done: bool, now:
         is_done=is_done,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
-        now=now,
+        cost=cost_of(engine.prices, entry.model, usage),
+        now=engine.now(),
     )
+
+
+def cost_of(prices: Mapping[str, Price], model: str, usage: Usage) -> float | None:
+    """What this usage of a model costs; None where the table names no price for it."""
+    fitting = [name for name in prices if model.startswith(name)]
+    if not fitting:
+        return None
+    price = prices[max(fitting, key=len)]
+    return (usage.input_tokens * price.input + usage.output_tokens * price.output) / 1_000_000
 
 
 async def ask_in_background(
@@ -75,22 +88,29 @@ async def ask_in_background(
 
     Raises `Unavailable` when the model does not answer, or when the budget says to wait.
     """
-    reserved = estimate(question) + question.most_tokens
     try:
-        async with engine.pool.writing(workspace_id) as db:
-            entry = await open_entry(
-                engine, db, workspace_id, purpose=purpose, model=route.model, reserved=reserved
-            )
+        return await ask_on_account(engine, workspace_id, route, question, purpose=purpose)
     except OverBudget as over:
         # Work that can wait does: the queue comes back by itself.
         raise Unavailable("token budget", retry_after=over.retry_after) from over
+
+
+async def ask_on_account(
+    engine: Engine, workspace_id: WorkspaceId, route: Route, question: Question, *, purpose: str
+) -> Completion:
+    """The same for somebody who waits: raises `OverBudget` when the budget is used up."""
+    reserved = estimate(question) + question.most_tokens
+    async with engine.pool.writing(workspace_id) as db:
+        entry = await open_entry(
+            engine, db, workspace_id, purpose=purpose, model=route.model, reserved=reserved
+        )
     usage, is_done = Usage(), False
     try:
         answer = await route.ask(question)
         usage, is_done = answer.usage, True
     finally:
         async with engine.pool.writing(workspace_id) as db:
-            await close_entry(db, entry, usage, is_done=is_done, now=engine.now())
+            await close_entry(engine, db, entry, usage, is_done=is_done)
     return answer
 
 

@@ -114,7 +114,11 @@ async def make_memory(engine: Engine, caller: Caller, thread: Ref, ask: MakeMemo
     async with engine.reading(caller) as db:
         located = await located_thread(engine, db, caller, thread)
         said = await _named(db, caller, located.id, ask.messages)
-    summary = await summarise(engine, said) if ask.summary is None else Summary(ask.summary, GIVEN)
+    summary = (
+        await summarise(engine, caller.workspace_id, said)
+        if ask.summary is None
+        else Summary(ask.summary, GIVEN)
+    )
     embedded = await spaces.embed_passage(engine, caller.workspace_id, summary.text)
     async with engine.writing(caller) as db:
         held = await _held(engine, db, caller, Ref(id=located.id))
@@ -178,7 +182,11 @@ async def regenerate(engine: Engine, caller: Caller, ref: Ref) -> Made:
         async with engine.reading(caller) as db:
             memory = await _existing(engine, db, caller, ref)
             said = await messages.of_memory(db, caller.workspace_id, memory.id)
-        summary = await summarise(engine, said) if said else Summary(_text(memory), GIVEN)
+        summary = (
+            await summarise(engine, caller.workspace_id, said)
+            if said
+            else Summary(_text(memory), GIVEN)
+        )
         moved = await spaces.embed_anew(engine, caller.workspace_id, summary.text)
         async with engine.writing(caller) as db:
             if memory.thread_id:
@@ -383,7 +391,7 @@ async def _close(
     cut: Cut,
 ) -> bool:
     """Make a memory of a stretch; False when the thread is no longer as it was read."""
-    summary = await summarise(engine, said)
+    summary = await summarise(engine, caller.workspace_id, said)
     embedded = await spaces.embed_passage(engine, caller.workspace_id, summary.text)
     async with engine.writing(caller) as db:
         held = await messages.hold(db, caller, Ref(id=thread_id), engine.now())

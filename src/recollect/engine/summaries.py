@@ -11,10 +11,11 @@ from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from recollect.domain import Message
+from recollect.domain import Message, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.extract import Line, summary_of
 from recollect.engine.fence import unfenced
+from recollect.engine.ledger import ask_in_background
 from recollect.errors import Unavailable
 from recollect.models.chat import Question
 
@@ -51,7 +52,7 @@ class _Typed(BaseModel):
     summary: str = Field(min_length=10, max_length=4_000)
 
 
-async def summarise(engine: Engine, said: Sequence[Message]) -> Summary:
+async def summarise(engine: Engine, workspace_id: WorkspaceId, said: Sequence[Message]) -> Summary:
     """What these messages say, in a few sentences; never empty."""
     # What we told a model and somebody repeats is known: summarised, it would be learnt again.
     lines = [Line(speaker_of(each), unfenced(each.content)) for each in said]
@@ -68,7 +69,9 @@ async def summarise(engine: Engine, said: Sequence[Message]) -> Summary:
             deadline=_DEADLINE,
         )
         try:
-            answer = await route.ask(question)
+            answer = await ask_in_background(
+                engine, workspace_id, route, question, purpose="summary"
+            )
             return Summary(_checked(answer.text, is_whole=answer.is_whole), f"model:{route.model}")
         except (Unavailable, NoSummary) as failure:
             # The kind and our own words, never the model's: those may hold anything.

@@ -284,7 +284,7 @@ class _Turn:
             return
         try:
             async with self._engine.writing(self._caller) as db:
-                await close_entry(db, entry, self._usage, is_done=is_done, now=self._engine.now())
+                await close_entry(self._engine, db, entry, self._usage, is_done=is_done)
                 message = await self._answered(db, is_done=is_done)
                 outcome = await self._outcome(db) if is_done else None
         except (Unavailable, NotFound):  # or the thread was deleted while the model spoke

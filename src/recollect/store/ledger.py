@@ -19,7 +19,7 @@ _OPEN = """
 _CLOSE = """
     UPDATE model_call
     SET state = %(state)s, input_tokens = %(input_tokens)s, output_tokens = %(output_tokens)s,
-        ended_at = %(now)s
+        cost = %(cost)s, ended_at = %(now)s
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND state = 'open'
 """
 # An open call counts with what it may cost: two that begin at once cannot both take the last of it.
@@ -67,6 +67,7 @@ async def end(
     is_done: bool,
     input_tokens: int,
     output_tokens: int,
+    cost: float | None,
     now: datetime,
 ) -> None:
     """Write down what came of it."""
@@ -78,6 +79,7 @@ async def end(
             "state": "done" if is_done else "failed",
             "input_tokens": input_tokens,
             "output_tokens": output_tokens,
+            "cost": cost,
             "now": now,
         },
     )
@@ -106,12 +108,15 @@ class Line:
     calls: int
     input_tokens: int
     output_tokens: int
+    # By the price table of its time; None where it named no price.
+    cost: float | None
 
 
 # everywhere: the operator reads the whole bill.
 _BILL = """
     SELECT date_trunc('day', started_at) AS day, purpose, model, state, count(*) AS calls,
-        sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens
+        sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
+        sum(cost)::float8 AS cost
     FROM model_call
     WHERE started_at >= %(since)s
     GROUP BY 1, 2, 3, 4
