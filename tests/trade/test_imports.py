@@ -1,5 +1,6 @@
 """Taking in what was exported: once, again, under new ids, broken, hostile, or only for show."""
 
+import asyncio
 import json
 import os
 import zipfile
@@ -155,6 +156,23 @@ async def test_stopped_anywhere_it_goes_on_where_it_was(
     assert await rows_of(engine, there.workspace_id) == await rows_of(engine, caller.workspace_id)
 
 
+async def test_two_imports_at_once_keep_everything_once(
+    engine: Engine, caller: Caller, tmp_path: Path
+) -> None:
+    user = a_user()
+    path = write_lines(tmp_path / "many.jsonl", user, *(a_memory(user) for _ in range(450)))
+
+    reports = await asyncio.gather(*(bring_in(engine, path, caller) for _ in range(3)))
+
+    assert [report.refused for report in reports] == [{}] * 3
+    assert sum(report.kept["memory"] for report in reports) == 450
+    assert sum(report.kept["user"] for report in reports) == 1
+    [(counted,)] = await rows(
+        engine, "SELECT sum(documents) FROM word_tally WHERE workspace_id = %s", caller.workspace_id
+    )
+    assert counted == 450
+
+
 async def test_words_vectors_and_keys_work_on_what_came_in(
     engine: Engine, server: Server, caller: Caller, exported: Path, embedder: StubEmbedder
 ) -> None:
@@ -284,8 +302,12 @@ async def test_a_hostile_or_foreign_archive_is_refused_whole(
     for why, path in hostile.items():
         with pytest.raises(Unreadable, match=why):
             await bring_in(engine, path, caller)
-    with pytest.raises(Unreadable):
-        await bring_in(engine, tmp_path / "cut.zip", caller)
+    noise = os.urandom(20_000).hex().encode()
+    torn = zipped(tmp_path / "torn.zip", **{LINES: lines + noise}).read_bytes()
+    (tmp_path / "torn.zip").write_bytes(torn[:5_000] + b"torn" + torn[5_004:])
+    for name in ("cut.zip", "torn.zip"):
+        with pytest.raises(Unreadable):
+            await bring_in(engine, tmp_path / name, caller)
 
     assert await rows_of(engine, caller.workspace_id) == before
 

@@ -202,6 +202,7 @@ async def test_an_export_taken_in_by_an_empty_house_gives_equal_answers_through_
     assert await rows_of(elsewhere, there.workspace_id) == await rows_of(
         engine, caller.workspace_id
     )
+    assert await indexed(elsewhere, there) == await indexed(engine, caller)
     lines = lines_of(path)
     assert {each["type"] for each in lines} == {"recollect", *KINDS, "end"}
     project = next(each["id"] for each in lines if each["type"] == "project")
@@ -213,6 +214,34 @@ async def test_an_export_taken_in_by_an_empty_house_gives_equal_answers_through_
         assert {name for name, (status, _) in _answered(at_home) if status >= 300} == set()
         assert abroad == at_home
         assert len(at_home) > 30
+
+
+async def indexed(engine: Engine, caller: Caller) -> list[Any]:
+    """By which words the memories of a workspace are found, and what is counted of them."""
+    where = caller.workspace_id
+    return [
+        await rows(
+            engine,
+            """
+            SELECT term, memory_id, frequency, length FROM memory_word
+            WHERE workspace_id = %s ORDER BY 1, 2
+            """,
+            where,
+        ),
+        await rows(
+            engine,
+            """
+            SELECT memory_id, (SELECT array_agg(term ORDER BY term) FROM unnest(terms) term), length
+            FROM memory_terms WHERE workspace_id = %s ORDER BY 1
+            """,
+            where,
+        ),
+        await rows(
+            engine,
+            "SELECT sum(documents), sum(length) FROM word_tally WHERE workspace_id = %s",
+            where,
+        ),
+    ]
 
 
 async def test_everything_in_a_workspace_is_exported_or_left_out_for_a_reason(

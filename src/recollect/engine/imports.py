@@ -30,7 +30,7 @@ from recollect.engine.words import terms
 from recollect.store import events, imports, jobs, words
 from recollect.store.imports import Row
 from recollect.store.jobs import NewJob
-from recollect.store.pool import Db, savepoint, together
+from recollect.store.pool import Db, savepoint
 
 _MOST_ROWS = 200
 _MOST_BYTES = 4 * 1024 * 1024
@@ -223,25 +223,27 @@ class _Intake:
             self.report.known["user"] += 1
             return
         found = await imports.find_login(db, row["login"])
-        if found is None:
-            user_id = UUID(self._renamed(row["id"]))
-            for made in (user_id, uuid5(self._target.org_id, row["id"])):
-                if await imports.add_user(
-                    db,
-                    self._target.org_id,
-                    made,
-                    row["login"],
-                    learning_on=row["learning_on"],
-                ):
-                    self._users[row["id"]] = UserId(made)
-                    self.report.kept["user"] += 1
-                    return
-        elif found[1] == self._target.org_id:
+        if found is None and (made := await self._new_user(db, row)):
+            self._users[row["id"]] = made
+            self.report.kept["user"] += 1
+            return
+        # Another import may have been first.
+        found = found or await imports.find_login(db, row["login"])
+        if found and found[1] == self._target.org_id:
             self._users[row["id"]] = found[0]
             self.report.known["user"] += 1
             return
         why = "somebody of another org has this login; say with `--as` whose it shall be"
         self.refuse(Refusal(line.where, "user", why))
+
+    async def _new_user(self, db: Db, row: Row) -> UserId | None:
+        """A user of the same id, or, where somebody has that, of one made of it."""
+        org_id = self._target.org_id
+        for user_id in (UUID(self._renamed(row["id"])), uuid5(org_id, row["id"])):
+            learning_on: bool = row["learning_on"]
+            if await imports.add_user(db, org_id, user_id, row["login"], learning_on=learning_on):
+                return UserId(user_id)
+        return None
 
     async def _take_circle(self, db: Db, kind: str, line: Line, row: Row) -> None:
         """A project or agent; one of the same name is the same."""
@@ -339,12 +341,9 @@ class _Intake:
             return
         if kind == "memory":
             alive = [row for row in kept if row["deleted_at"] is None]
-            async with together(db):
-                for row in alive:
-                    text = text_to_index(
-                        row["content"], row["summary"], row["key"], row["category"], row["tags"]
-                    )
-                    await words.insert(db, workspace_id, MemoryId(UUID(row["id"])), terms(text))
+            await words.insert_all(
+                db, workspace_id, {MemoryId(UUID(row["id"])): terms(_indexed(row)) for row in alive}
+            )
             if any(row["wants_vector"] for row in alive):
                 await jobs.enqueue(db, workspace_id, [spaces.TEND], now)
         if kind in {"message", "turn"}:
@@ -383,6 +382,10 @@ class _Intake:
         taken = await take_in_pieces(brought(), put, most_bytes=row["size"] + 1)
         if taken.size != row["size"] or taken.digest.hex() != row["digest"]:
             raise Broken("its bytes in the export are not the ones it names")
+
+
+def _indexed(row: Row) -> str:
+    return text_to_index(row["content"], row["summary"], row["key"], row["category"], row["tags"])
 
 
 def code_of(thing_id: str) -> str:

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -190,11 +191,11 @@ def writing(goal: Path, *, replace: bool) -> Generator[Sink]:
 def _open_sink(
     goal: Path, part: Path
 ) -> tuple[ZipSink | DirectorySink | LinesSink, IO[bytes] | None]:
-    if goal.suffix not in {".zip", ".jsonl"}:
+    if goal.suffix.lower() not in {".zip", ".jsonl"}:
         part.mkdir(mode=0o700)
         return DirectorySink(part), None
     file = _create(part)
-    return (ZipSink(file) if goal.suffix == ".zip" else LinesSink(file)), file
+    return (ZipSink(file) if goal.suffix.lower() == ".zip" else LinesSink(file)), file
 
 
 def _abandon(sink: ZipSink | DirectorySink | LinesSink, file: IO[bytes] | None) -> None:
@@ -253,7 +254,7 @@ def reading(path: Path) -> Generator[Opened]:
         else:
             with path.open("rb") as lines:
                 yield Opened(lines, os.fstat(lines.fileno()).st_size, lambda _: None)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise Unreadable(f"`{path}` is damaged: it cannot be unpacked.") from error
     except OSError as error:
         raise Unreadable(f"`{path}` cannot be read: {error.strerror or 'damaged'}.") from error

@@ -4,6 +4,7 @@ import codecs
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -84,7 +85,7 @@ def find(path: Path) -> Generator[Found]:
         else:
             os.stat(path)  # noqa: PTH116 - says why not, where `exists` only says no
             yield Found(path, None)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise Unreadable(f"`{path}` is damaged: it cannot be unpacked.") from error
     except OSError as error:
         raise Unreadable(f"`{path}` cannot be read: {error.strerror or 'damaged'}.") from error
