@@ -27,6 +27,7 @@ from recollect.doors.statebase import app as statebase
 from recollect.doors.tools import agents
 from recollect.doors.tools import app as tools
 from recollect.doors.tools.mcp_http import Mcp
+from recollect.doors.under_way import UnderWay
 from recollect.engine.core import Engine
 from recollect.engine.keys import KeyRing
 from recollect.engine.signin import Life, SignIns
@@ -52,18 +53,18 @@ class Server:
         self.health = Health(engine)
         self.worker = Worker(engine, slots=settings.workers, measures=self.measures)
         self._mcp = Mcp(engine, settings.names)
-        self.turns = Turns()
+        self.under_way = UnderWay()
         cookies = Cookies(self._sign_ins(settings), is_https=settings.https)
         self.doors: list[Door] = [
             alumia.door(engine),
             statebase.door(engine),
             administration.door(engine),
             router.door(engine),
-            informer.door(engine),
+            informer.door(engine, self.ring, cookies, self.under_way),
             tools.door(engine),
             agents.door(engine),
             self._mcp.door,
-            dashboard.door(engine, cookies, self._people(settings), self.turns),
+            dashboard.door(engine, cookies, self._people(settings), Turns(self.under_way)),
         ]
         self.app: ASGIApp = Front(
             self.doors,
@@ -101,7 +102,7 @@ class Server:
             yield
         finally:
             self.health.is_leaving = True
-            await self.turns.close()
+            await self.under_way.close()
             await end(tasks)
 
     async def _listen(self) -> None:

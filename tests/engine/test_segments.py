@@ -438,6 +438,37 @@ async def test_a_model_that_fails_is_replaced_by_the_local_summary_and_the_reaso
     assert memory.content.startswith("User says: Point")
 
 
+@pytest.mark.parametrize(
+    ("model", "daily_tokens", "calls", "by"),
+    [
+        (ScriptedChat('{"summary": "They spoke of it."}'), 0, ["done"], "model:writer"),
+        (ScriptedChat("", status=500), 0, ["failed"], "local"),
+        (ScriptedChat('{"summary": "They spoke of it."}'), 100, [], "local"),
+    ],
+)
+async def test_S54_summaries_are_in_the_ledger_and_stay_within_the_budget(
+    engine: Engine,
+    caller: Caller,
+    chat: Thread,
+    model: ScriptedChat,
+    daily_tokens: int,
+    calls: list[str],
+    by: str,
+) -> None:
+    limited = replace(with_model(engine, model), daily_tokens=daily_tokens)
+
+    _, written_by, reason = await summarised(limited, caller, chat)
+
+    found = await rows(
+        engine,
+        "SELECT purpose, state FROM model_call WHERE workspace_id = %s",
+        caller.workspace_id,
+    )
+    assert [tuple(each) for each in found] == [("summary", state) for state in calls]
+    assert written_by == by
+    assert (reason is None) == (by != "local")
+
+
 async def test_R147_the_configured_summarisation_model_is_asked(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from recollect.errors import Invalid, Unavailable
 from recollect.models.assemble import assemble_chats
-from recollect.models.chat import CHAT, NotUnderstood, Question, Route, TooSlow, Usage
+from recollect.models.chat import CHAT, Question, Route, Usage
 from recollect.models.chats import Chats
+from recollect.models.faults import NotUnderstood, TooSlow
 from recollect.models.upstream import UpstreamChat
 from recollect.settings import Settings, Upstream, read_settings
 from tests.support.live import on_a_port

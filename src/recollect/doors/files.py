@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from fastapi import UploadFile
 from fastapi.responses import StreamingResponse
+from starlette.datastructures import UploadFile
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _AT_ONCE = 64 * 1024

@@ -1,26 +1,36 @@
 """Files of messages: attached, listed, read in pieces, deleted."""
 
-from collections.abc import AsyncGenerator
-from hashlib import sha256
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass
 from uuid import uuid4
 
 from recollect.domain import Caller, File, FileId, Ref, Right, new_code
 from recollect.engine.core import Engine
-from recollect.errors import NotFound, TooLarge
+from recollect.engine.pieces import take_in
+from recollect.errors import NotFound
 from recollect.store import files, messages
 from recollect.store.pool import Db
 
-MOST_BYTES = 5 * 1024 * 1024
-_PIECE = 256 * 1024
+MOST_BYTES = 20 * 1024 * 1024
 
 
-async def attach_file(
-    engine: Engine, caller: Caller, message: Ref, *, filename: str, media_type: str, content: bytes
-) -> File:
-    """Attach a file to a message. Its name is a label and never a path."""
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """What is about to be attached. Its name is a label and never a path.
+
+    `read` gives the bytes from the beginning, as often as it is asked: once to count them, and once
+    to keep them.
+    """
+
+    filename: str
+    media_type: str
+    read: Callable[[], AsyncIterator[bytes]]
+
+
+async def attach_file(engine: Engine, caller: Caller, message: Ref, new: NewFile) -> File:
+    """Attach a file to a message, one piece in memory at a time."""
     caller.require(Right.WRITE)
-    if len(content) > MOST_BYTES:
-        raise TooLarge("data", most=MOST_BYTES, unit="bytes")
+    taken = await take_in(new.read(), _count, most_bytes=MOST_BYTES)
     async with engine.writing(caller) as db:
         found = await messages.find(db, caller, message, engine.now())
         if found is None:
@@ -29,14 +39,18 @@ async def attach_file(
             id=FileId(uuid4()),
             code=new_code(),
             message_id=found.id,
-            filename=filename,
-            media_type=media_type,
-            size=len(content),
-            digest=sha256(content).digest(),
+            filename=new.filename,
+            media_type=new.media_type,
+            size=taken.size,
+            digest=taken.digest,
             created_at=engine.now(),
         )
-        pieces = (content[at : at + _PIECE] for at in range(0, len(content), _PIECE))
-        await files.insert(db, caller.workspace_id, file, pieces)
+        await files.insert(db, caller.workspace_id, file)
+
+        async def put(number: int, data: bytes) -> None:
+            await files.add_piece(db, caller.workspace_id, file.id, number, data)
+
+        await take_in(new.read(), put, most_bytes=MOST_BYTES)
         await engine.note(
             db,
             caller,
@@ -45,6 +59,10 @@ async def attach_file(
             thread_code=found.thread_code,
         )
     return file
+
+
+async def _count(_: int, __: bytes) -> None:
+    """The first time only the size and the digest are of interest."""
 
 
 async def list_files(engine: Engine, caller: Caller, message: Ref) -> list[File]:

@@ -1,5 +1,7 @@
 """Threads as people see them: named, pinned, listed; and a turn of talk in one of them."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,13 +12,14 @@ from recollect.engine.messages import ListMessages, NewMessage, append, list_mes
 from recollect.engine.recall import Hit, Recall, recall
 from recollect.engine.threads import get_thread
 from recollect.errors import NotFound, Unavailable
-from recollect.models.chat import Question
+from recollect.models.chat import Question, Tell
 from recollect.store import threads
 
 _MOST_INJECTED = 5
 # Within one chat, whose memories are few and its own; the contract of this door names it.
 _INJECTED_FROM = 0.6
 _MOST_SAID = 20
+_MOST_TOKENS = 4_000
 
 _MODEL = "modelId"
 _INSTRUCTIONS = "instructions"
@@ -77,10 +80,13 @@ async def change_chat(engine: Engine, caller: Caller, ref: Ref, ask: ChangeChat)
     return after
 
 
-async def converse(engine: Engine, caller: Caller, ref: Ref, new: NewMessage) -> Reply:
+async def converse(
+    engine: Engine, caller: Caller, ref: Ref, new: NewMessage, code: str, tell: Tell
+) -> Reply:
     """One turn: what was said is kept first, then the model is asked, then its answer is kept.
 
-    Past discussions of this chat that are relevant go into the prompt, as data.
+    Past discussions of this chat that are relevant go into the prompt, as data. Its answer is told
+    piece by piece and kept under the given code; one that breaks off is kept as far as it went.
     """
     caller.require(Right.READ)
     thread = await get_thread(engine, caller, ref)
@@ -89,27 +95,44 @@ async def converse(engine: Engine, caller: Caller, ref: Ref, new: NewMessage) ->
         raise Unavailable("chat model")
     here = Ref(id=thread.id)
     await append(engine, caller, here, [new])
-    injected: list[Hit] = []
-    if new.content.strip():
-        recalled = await recall(
-            engine,
-            caller,
-            Recall(
-                query=new.content,
-                limit=_MOST_INJECTED,
-                threshold=_INJECTED_FROM,
-                thread=here,
-            ),
-        )
-        injected = recalled.hits
+    injected = await _injected(engine, caller, here, new.content)
     page = await list_messages(
         engine, caller, here, ListMessages(limit=_MOST_SAID, is_newest_first=True)
     )
     said = [{"role": each.role, "content": each.content} for each in reversed(page.messages)]
-    question = Question([*_system(thread, injected), *said])
-    answer = await ask_on_account(engine, caller.workspace_id, route, question, purpose="turn")
-    [kept] = await append(engine, caller, here, [NewMessage("assistant", answer.text)])
-    return Reply(kept.message, injected)
+    question = Question([*_system(thread, injected), *said], most_tokens=_MOST_TOKENS)
+    told: list[str] = []
+
+    def hear(text: str) -> None:
+        told.append(text)
+        tell(text)
+
+    about: dict[str, Any] = {"model": route.model}
+    try:
+        await ask_on_account(
+            engine, caller.workspace_id, route, question, purpose="turn", tell=hear
+        )
+    except BaseException:
+        if told:
+            about["incomplete"] = True
+            await asyncio.shield(_keep(engine, caller, here, code, told, about))
+        raise
+    return Reply(await _keep(engine, caller, here, code, told, about), injected)
+
+
+async def _injected(engine: Engine, caller: Caller, here: Ref, question: str) -> list[Hit]:
+    if not question.strip():
+        return []
+    ask = Recall(query=question, limit=_MOST_INJECTED, threshold=_INJECTED_FROM, thread=here)
+    return (await recall(engine, caller, ask)).hits
+
+
+async def _keep(
+    engine: Engine, caller: Caller, here: Ref, code: str, told: Sequence[str], about: Json
+) -> Message:
+    answer = NewMessage("assistant", "".join(told), metadata=about, code=code)
+    [kept] = await append(engine, caller, here, [answer])
+    return kept.message
 
 
 def _system(thread: Thread, injected: list[Hit]) -> list[dict[str, str]]:

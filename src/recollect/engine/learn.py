@@ -21,7 +21,8 @@ from recollect.engine.save import Save, Saved, save_within
 from recollect.engine.secrets import BLOT, redacted
 from recollect.engine.spaces import Heartbeat
 from recollect.errors import NotFound, Unavailable
-from recollect.models.chat import NotUnderstood, Question, Route
+from recollect.models.chat import Question, Route
+from recollect.models.faults import NotUnderstood
 from recollect.store import jobs, lessons, threads
 from recollect.store.lessons import Candidate as Row
 from recollect.store.lessons import Lesson

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from recollect.domain import WorkspaceId
 from recollect.engine.core import Engine
 from recollect.errors import RateLimited, Unavailable
-from recollect.models.chat import Completion, Question, Route, Usage
+from recollect.models.chat import Completion, Question, Route, Tell, Usage
 from recollect.settings import Price
 from recollect.store import ledger
 from recollect.store.pool import Db
@@ -96,9 +96,15 @@ async def ask_in_background(
 
 
 async def ask_on_account(
-    engine: Engine, workspace_id: WorkspaceId, route: Route, question: Question, *, purpose: str
+    engine: Engine,
+    workspace_id: WorkspaceId,
+    route: Route,
+    question: Question,
+    *,
+    purpose: str,
+    tell: Tell | None = None,
 ) -> Completion:
-    """The same for somebody who waits: raises `OverBudget` when the budget is used up."""
+    """The same for somebody who waits and may be told piece by piece; raise `OverBudget`."""
     reserved = estimate(question) + question.most_tokens
     async with engine.pool.writing(workspace_id) as db:
         entry = await open_entry(
@@ -106,7 +112,7 @@ async def ask_on_account(
         )
     usage, is_done = Usage(), False
     try:
-        answer = await route.ask(question)
+        answer = await route.ask(question, tell)
         usage, is_done = answer.usage, True
     finally:
         async with engine.pool.writing(workspace_id) as db:

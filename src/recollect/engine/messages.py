@@ -39,6 +39,8 @@ class NewMessage:
     client_id: str | None = None
     # When it was said, for what comes late or from elsewhere; now, if nobody says.
     said_at: datetime | None = None
+    # Its public code, where somebody was told of it before it was complete.
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +231,7 @@ def _made(held: Held, new: Sequence[NewMessage], now: datetime) -> list[Message]
     return [
         Message(
             id=MessageId(uuid4()),
-            code=new_code(),
+            code=each.code or new_code(),
             thread_id=held.id,
             thread_code=held.code,
             position=next(positions),

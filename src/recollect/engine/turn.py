@@ -30,7 +30,8 @@ from recollect.engine.prompt import composed, text_of, user_places
 from recollect.engine.rounds import MOST_KEPT, Call, Round, assistant, tool_result, whole
 from recollect.errors import NotFound, Unavailable
 from recollect.models import sse
-from recollect.models.chat import CHAT, Answer, NotUnderstood, Route, TooSlow, Usage, usage_of
+from recollect.models.chat import CHAT, Answer, Route, Usage, usage_of
+from recollect.models.faults import NotUnderstood, TooSlow
 from recollect.store import injections
 from recollect.store.injections import Hidden
 from recollect.store.lessons import Lesson

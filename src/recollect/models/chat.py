@@ -6,33 +6,26 @@ an answer passes through it untouched.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol, cast
 
 from recollect.errors import Unavailable
+from recollect.models import sse
+from recollect.models.faults import SERVICE, NotUnderstood, TooSlow
 
 CHAT = "/chat/completions"
-SERVICE = "chat model"
 
 # What is asked in the background is short; a model that loops is cut off here, not believed.
 MOST_ANSWER_BYTES = 256 * 1024
+# Each word of a streamed answer comes in some 200 bytes of its own.
+MOST_STREAM_BYTES = 64 * 1024 * 1024
 
 
-class TooSlow(Unavailable):
-    """The model did not answer in time."""
-
-    def __init__(self) -> None:
-        super().__init__(SERVICE)
-
-
-class NotUnderstood(Unavailable):
-    """The model answered with something that is no answer."""
-
-    def __init__(self) -> None:
-        super().__init__(SERVICE)
+# Hears a model's answer, piece by piece.
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,26 +119,63 @@ class Route:
     chat: Chat
     model: str
 
-    async def ask(self, question: Question) -> Completion:
-        """Ask and wait for the whole answer; raise `Unavailable` when none comes in time."""
-        body = {
+    async def ask(self, question: Question, tell: Tell | None = None) -> Completion:
+        """Ask and wait for the whole answer; raise `Unavailable` when none comes in time.
+
+        Whoever is to be told of it hears it piece by piece, as it comes.
+        """
+        body: dict[str, Any] = {
             **question.options,
             "model": self.model,
             "messages": list(question.messages),
             "max_tokens": question.most_tokens,
-            "stream": False,
+            "stream": tell is not None,
         }
+        if tell:
+            body["stream_options"] = {"include_usage": True}
         try:
             async with (
                 asyncio.timeout(question.deadline.total_seconds()),
                 self.chat.post(CHAT, json.dumps(body, ensure_ascii=False).encode(), {}) as answer,
             ):
-                raw = await answer.read(MOST_ANSWER_BYTES)
+                if not answer.is_success:
+                    raise Unavailable(SERVICE)
+                if tell and "event-stream" in answer.headers.get("content-type", ""):
+                    return await _heard(answer, tell)
+                completion = _completion(await answer.read(MOST_ANSWER_BYTES))
         except TimeoutError:
             raise TooSlow from None
-        if not answer.is_success:
-            raise Unavailable(SERVICE)
-        return _completion(raw)
+        if tell and completion.text:
+            tell(completion.text)
+        return completion
+
+
+async def _heard(answer: Answer, tell: Tell) -> Completion:
+    """The whole of a streamed answer, told on as it comes."""
+    said: list[str] = []
+    usage, size = Usage(), 0
+    finish: Any = None
+    async for event in sse.events(answer.chunks):
+        size += len(event)
+        if size > MOST_STREAM_BYTES:
+            raise NotUnderstood
+        data = sse.data(event)
+        if data is None or data.strip() == sse.DONE:
+            continue
+        try:
+            chunk = json.loads(data)
+            usage = usage_of(chunk["usage"]) if chunk.get("usage") else usage
+            choice: Any = next(iter(chunk.get("choices") or ()), {})
+            finish = choice.get("finish_reason") or finish
+            text: Any = (choice.get("delta") or {}).get("content")
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise NotUnderstood from None
+        if isinstance(text, str) and text:
+            said.append(text)
+            tell(text)
+    if finish is None:
+        raise NotUnderstood  # it fell silent in the middle of a sentence
+    return Completion("".join(said), usage, finish != "length")
 
 
 def usage_of(told: Any) -> Usage:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from recollect.models.chat import NotUnderstood
+from recollect.models.faults import NotUnderstood
 
 # No event of any model is longer; what is, is no event.
 _LONGEST_EVENT = 8 * 1024 * 1024

@@ -8,8 +8,9 @@ import httpx2
 import structlog
 
 from recollect.errors import Invalid, Unavailable
-from recollect.models.chat import SERVICE, Answer, TooSlow
+from recollect.models.chat import Answer
 from recollect.models.endpoint import Circuit
+from recollect.models.faults import SERVICE, TooSlow
 from recollect.settings import Upstream
 
 # Streams are long and idle most of the time; the endpoint's own limits are the narrow place.

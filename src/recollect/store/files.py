@@ -1,6 +1,6 @@
 """Files of messages: what they are called here, their bytes in pieces elsewhere."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from psycopg.rows import class_row
 
@@ -22,32 +22,28 @@ _INSERT_PIECE = """
 """
 
 
-async def insert(db: Db, workspace_id: WorkspaceId, file: File, pieces: Iterable[bytes]) -> None:
-    """Store a file of a message, piece by piece."""
-    await db.execute(
-        _INSERT,
-        {
-            "workspace_id": workspace_id,
-            "id": file.id,
-            "code": file.code,
-            "message_id": file.message_id,
-            "filename": file.filename,
-            "media_type": file.media_type,
-            "size": file.size,
-            "digest": file.digest,
-            "created_at": file.created_at,
-        },
-    )
-    for number, piece in enumerate(pieces):
-        await db.execute(
-            _INSERT_PIECE,
-            {
-                "workspace_id": workspace_id,
-                "file_id": file.id,
-                "number": number,
-                "bytes": piece,
-            },
-        )
+async def insert(db: Db, workspace_id: WorkspaceId, file: File) -> None:
+    """Store what a file of a message is called; its pieces follow."""
+    values = {
+        "workspace_id": workspace_id,
+        "id": file.id,
+        "code": file.code,
+        "message_id": file.message_id,
+        "filename": file.filename,
+        "media_type": file.media_type,
+        "size": file.size,
+        "digest": file.digest,
+        "created_at": file.created_at,
+    }
+    await db.execute(_INSERT, values)
+
+
+async def add_piece(
+    db: Db, workspace_id: WorkspaceId, file_id: FileId, number: int, data: bytes
+) -> None:
+    """Store a piece of a file's bytes."""
+    values = {"workspace_id": workspace_id, "file_id": file_id, "number": number, "bytes": data}
+    await db.execute(_INSERT_PIECE, values)
 
 
 _OF_MESSAGES = f"""

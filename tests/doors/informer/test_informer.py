@@ -1,8 +1,9 @@
 """The informer door: chats, messages, files, and the six memory routes of the document."""
 
+import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,7 +14,11 @@ import numpy as np
 import pytest
 
 from recollect.domain import Caller, Right
+from recollect.doors.informer.turns import take_turn
+from recollect.doors.informer.wire import chat_ref
+from recollect.doors.under_way import UnderWay
 from recollect.engine.core import Engine
+from recollect.engine.messages import NewMessage
 from recollect.models.chat import Route as ModelRoute
 from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
@@ -21,10 +26,13 @@ from recollect.server import Server
 from recollect.worker import Worker
 from tests.engine.test_segments import ScriptedChat
 from tests.support.clock import Clock
+from tests.support.dashboard import PASSWORD, new_user, visit_from
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for, neighbour, new_caller, serve, visit
+from tests.support.live import on_a_port
 from tests.support.routes import Route, door_named, operation, routes_of
 from tests.support.tools import rows
+from tests.support.upstream import Endpoint, Raw, Say, chats_of
 
 pytestmark = pytest.mark.anyio
 
@@ -705,6 +713,59 @@ async def test_a_file_that_cannot_be_kept_is_refused(http: Http, data: str, stat
     assert complaint(answer)[0] == status
 
 
+async def test_a_file_may_come_in_a_form(http: Http) -> None:
+    chat = await new_chat(http)
+    [message] = await say(http, chat, "see attached")
+    content = bytes(range(256)) * 40_000  # more than JSON may bring
+
+    sent = await http.post(
+        f"/api/messages/{message}/files", files={"file": ("../photo.raw", content, "image/x-raw")}
+    )
+
+    assert sent.status_code == 201, sent.text
+    file = sent.json()
+    assert (file["filename"], file["size"]) == ("photo.raw", len(content))
+    answer = await http.get(f"/api/messages/{message}/files/{file['id']}")
+    assert answer.content == content
+    assert answer.headers["content-type"] == "image/x-raw"
+    assert answer.headers["content-disposition"].startswith("attachment; ")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("multipart/form-data", b"", 400),
+        ("multipart/form-data; boundary=x", b"no form at all", 400),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\ncontent-disposition: form-data; name="file"\r\n\r\nv\r\n--x--',
+            400,
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
+            + b"x" * (21 * 1024 * 1024),
+            413,
+        ),
+        ("application/json", b"", 400),
+        ("application/json", b'{"filename": 5}', 400),
+        ("text/plain", b"x", 415),
+    ],
+)
+async def test_S60_what_brings_no_file_that_can_be_kept_is_refused(
+    http: Http, content_type: str, body: bytes, status: int
+) -> None:
+    chat = await new_chat(http)
+    [message] = await say(http, chat, "one")
+
+    answer = await http.post(
+        f"/api/messages/{message}/files", content=body, headers={"content-type": content_type}
+    )
+
+    assert complaint(answer)[0] == status
+    assert (await http.get(f"/api/messages/{message}/files")).json()["files"] == []
+
+
 # A turn.
 
 
@@ -769,6 +830,113 @@ async def test_N30_a_model_that_fails_loses_no_message(engine: Engine, caller: C
         assert (await http.get(f"/api/chats/{chat}")).json()["messageCount"] == 1
 
 
+@pytest.fixture(scope="module")
+def endpoint() -> Generator[Endpoint]:
+    found = Endpoint()
+    with on_a_port(found) as url:
+        found.url = url
+        yield found
+
+
+@pytest.fixture
+async def asking(engine: Engine, endpoint: Endpoint) -> AsyncGenerator[Engine]:
+    """A house whose model says what the test tells the endpoint."""
+    endpoint.reset()
+    chats = chats_of(endpoint.url, model="m1")
+    yield replace(engine, chats=chats)
+    await chats.aclose()
+
+
+async def test_N30_the_answer_comes_word_by_word_and_is_kept_though_the_reader_goes(
+    asking: Engine, caller: Caller, endpoint: Endpoint
+) -> None:
+    endpoint.otherwise = Say("one two three four five six", pause=0.02)
+    key = await key_for(asking, caller.workspace_id)
+    async with visit(serve(asking), Authorization=f"Bearer {key}") as http:
+        chat = await new_chat(http)
+        whole = await http.post(f"/api/chats/{chat}", json={"content": "count"})
+        under_way = UnderWay()
+        again = NewMessage("user", "count again")
+        stream = await take_turn(under_way, asking, caller, chat_ref(chat), again)
+        heard = await anext(stream)
+        await stream.aclose()
+        kept = await eventually(http, chat, 4)
+
+    frames = list(events(whole.text))
+    deltas = [each["delta"] for each in frames if each["type"] == "text-delta"]
+    assert deltas == ["one", " two", " three", " four", " five", " six"]
+    assert b'"start"' in heard
+    assert [each["content"] for each in kept[1::2]] == ["one two three four five six"] * 2
+    assert kept[1]["id"] == frames[0]["messageId"]
+    calls = await rows(
+        asking,
+        "SELECT purpose, state, output_tokens FROM model_call WHERE workspace_id = %s",
+        caller.workspace_id,
+    )
+    assert [tuple(each) for each in calls] == [("turn", "done", 5)] * 2
+
+
+async def eventually(http: Http, chat: str, count: int) -> list[Object]:
+    """The messages of a chat as soon as there are so many."""
+    async with asyncio.timeout(10):
+        while True:
+            page = (await http.get(f"/api/chats/{chat}/messages")).json()
+            if page["total"] >= count:
+                return page["_embedded"]["inf:message"]
+            await asyncio.sleep(0.02)
+
+
+async def test_N30_an_answer_that_breaks_off_is_told_and_kept_as_far_as_it_went(
+    asking: Engine, caller: Caller, endpoint: Endpoint
+) -> None:
+    chunk = {"choices": [{"delta": {"content": "The office opens"}}]}
+    endpoint.otherwise = Raw([f"data: {json.dumps(chunk)}\n\n".encode()])
+    key = await key_for(asking, caller.workspace_id)
+    async with visit(serve(asking), Authorization=f"Bearer {key}") as http:
+        chat = await new_chat(http)
+        answer = await http.post(f"/api/chats/{chat}", json={"content": "When?"})
+        kept = await eventually(http, chat, 2)
+
+    assert [each["type"] for each in events(answer.text)][-2:] == ["text-delta", "error"]
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert kept[1]["content"] == "The office opens"
+
+
+# Signing in.
+
+
+async def test_N26_a_session_by_name_and_password_or_a_token_both_open_the_door(
+    engine: Engine, caller: Caller
+) -> None:
+    _, login = await new_user(engine, caller, password=PASSWORD)
+    front = serve(engine)
+    async with visit_from(front) as http:
+        wrong = await http.post(
+            "/api/auth/login", json={"username": login, "password": "not this one"}
+        )
+        signed_in = await http.post(
+            "/api/auth/login", json={"username": login, "password": PASSWORD}
+        )
+        http.headers["cookie"] = signed_in.headers["set-cookie"].split(";")[0]
+        chat = await new_chat(http)
+        elsewhere = await http.post(
+            "/api/chats", json={}, headers={"origin": "https://evil.example"}
+        )
+        key = await key_for(engine, caller.workspace_id)
+        async with visit(front, Authorization=f"Bearer {key}") as program:
+            same = await program.get(f"/api/chats/{chat}")
+        signed_out = await http.post("/api/auth/logout")
+        after = await http.get("/api/chats")
+
+    assert complaint(wrong) == (401, "Unauthorized")
+    assert (signed_in.status_code, signed_in.json()) == (200, {"username": login})
+    assert "HttpOnly" in signed_in.headers["set-cookie"]
+    assert complaint(elsewhere) == (403, "Forbidden")
+    assert same.status_code == 200
+    assert signed_out.status_code == 204
+    assert complaint(after) == (401, "Unauthorized")
+
+
 def events(text: str) -> Iterator[Object]:
     for line in text.splitlines():
         if line.startswith("data: ") and line != "data: [DONE]":
@@ -795,6 +963,7 @@ NEEDS: dict[str, set[Right]] = {
     "PUT": {Right.READ, Right.WRITE},
     "DELETE": {Right.DELETE},
 }
+SIGN_IN = {"POST /api/auth/login", "POST /api/auth/logout"}
 SEARCH = "POST /api/chats/{chat_id}/memories/search"
 TURN = "POST /api/chats/{chat_id}"
 
@@ -820,6 +989,11 @@ async def send(http: Http, route: Route, ids: dict[str, str], **more: Any) -> ht
     return await http.request(route.method, route.path.format(**ids), json=body, **more)
 
 
+def guarded(front: Server) -> list[Route]:
+    """Every route but those where one signs in and out."""
+    return [each for each in routes_of(door_named(front, "informer")) if str(each) not in SIGN_IN]
+
+
 @pytest.mark.parametrize("whose", ["a workspace of the same org", "another org"])
 async def test_S41_another_workspaces_ids_do_not_exist_on_any_route(
     http: Http, engine: Engine, caller: Caller, front: Server, whose: str
@@ -832,7 +1006,7 @@ async def test_S41_another_workspaces_ids_do_not_exist_on_any_route(
         foreign = await furnished(theirs)
         before = await _all(theirs, foreign)
         own = await furnished(http)
-        routes = routes_of(door_named(front, "informer"))
+        routes = guarded(front)
 
         for route in routes:
             if operation(door_named(front, "informer"), route).get("requestBody"):
@@ -866,7 +1040,7 @@ async def test_S23_each_route_needs_its_rights(
         )
         for right in Right
     }
-    for route in routes_of(door_named(front, "informer")):
+    for route in guarded(front):
         ids = await furnished(http)
         needed = NEEDS[route.method]
         if str(route) == SEARCH:
@@ -883,7 +1057,7 @@ async def test_S07_N25_no_route_answers_without_a_good_credential(front: Server)
     ids = dict.fromkeys(names, NOBODY)
     for headers in ({}, {"Authorization": "Bearer rk_00000000_wrong"}, {"Cookie": "session=x"}):
         async with visit(front, **headers) as stranger:
-            for route in routes_of(door_named(front, "informer")):
+            for route in guarded(front):
                 answer = await send(stranger, route, ids)
                 assert complaint(answer) == (401, "Unauthorized")
                 assert answer.headers["www-authenticate"] == "Bearer"

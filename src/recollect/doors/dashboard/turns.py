@@ -1,39 +1,27 @@
-"""Turns on their way to the page. A turn runs by itself; the page listens for as long as it likes.
+"""Turns on their way to the page, which listens for as long as it likes."""
 
-Whoever goes away in the middle finds the whole answer in the chat when they come back.
-"""
-
-import asyncio
 import json
-from collections import Counter
-from collections.abc import AsyncGenerator
-from datetime import timedelta
 from typing import Any, cast
 
 import structlog
 from starlette.responses import StreamingResponse
 
-from recollect.domain import Caller, Message, UserId
+from recollect.domain import Caller, Message
 from recollect.doors.dashboard import wire
 from recollect.doors.dashboard.errors import answer
+from recollect.doors.under_way import Events, UnderWay
 from recollect.engine.core import Engine
 from recollect.engine.inject import Remembered
 from recollect.engine.learn import Lesson, learn_now
 from recollect.engine.shelf import shown
 from recollect.engine.talk import Told, shown_of, with_memories
 from recollect.engine.turn import Ask, Begun, Mode, Object, Ran, Sink, run_turn
-from recollect.errors import Failure, RateLimited
+from recollect.errors import Failure
 from recollect.logs import frames
 
-# As many tabs as anybody talks in at once.
-_MOST_AT_ONCE = 8
-_HEARTBEAT_SECONDS = 15.0
-_ALIVE = b": keep-alive\n\n"
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 _log = structlog.get_logger(__name__)
-
-Events = asyncio.Queue[bytes | None]
 
 
 class TurnStream(StreamingResponse):
@@ -43,48 +31,17 @@ class TurnStream(StreamingResponse):
 
 
 class Turns:
-    """The turns that are under way in this process."""
+    """The turns of the page that are under way in this process."""
 
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._open: Counter[UserId] = Counter()
+    def __init__(self, under_way: UnderWay) -> None:
+        self._under_way = under_way
 
     def begin(self, engine: Engine, caller: Caller, ask: Ask) -> TurnStream:
         """Start a turn; raise `RateLimited` when this user has too many under way."""
-        if self._open[caller.user_id] >= _MOST_AT_ONCE:
-            raise RateLimited(timedelta(seconds=5))
-        events: Events = asyncio.Queue()
-        self._open[caller.user_id] += 1
-        task = asyncio.create_task(_run(engine, caller, ask, events))
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._ended(done, caller.user_id))
-        return TurnStream(_listen(events), headers=_HEADERS)
-
-    def _ended(self, task: asyncio.Task[None], user_id: UserId) -> None:
-        self._tasks.discard(task)
-        self._open[user_id] -= 1
-        if not self._open[user_id]:
-            del self._open[user_id]
-
-    async def close(self) -> None:
-        """Break off what is under way; what was said so far is written down, marked as cut off."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _listen(events: Events) -> AsyncGenerator[bytes]:
-    while True:
-        try:
-            async with asyncio.timeout(_HEARTBEAT_SECONDS):
-                event = await events.get()
-        except TimeoutError:
-            yield _ALIVE
-            continue
-        if event is None:
-            return
-        yield event
+        events = self._under_way.begin(
+            caller.user_id, lambda events: _run(engine, caller, ask, events)
+        )
+        return TurnStream(events, headers=_HEADERS)
 
 
 async def _run(engine: Engine, caller: Caller, ask: Ask, events: Events) -> None:

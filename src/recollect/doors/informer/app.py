@@ -1,29 +1,33 @@
 """The routes of chats, messages, files and memories of conversations."""
 
-import json
-from collections.abc import AsyncGenerator
+import re
 from typing import Annotated
-from urllib.parse import quote
 
-from fastapi import APIRouter, FastAPI, Query
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from recollect import __version__
 from recollect.domain import Ref
+from recollect.doors.cookies import Cookies
+from recollect.doors.files import Sent, download
 from recollect.doors.front import MIB, Door, bearer
 from recollect.doors.furnish import CallerOf, EngineOf, furnish
-from recollect.doors.informer import wire
+from recollect.doors.informer import signin, wire
 from recollect.doors.informer.errors import answer
+from recollect.doors.informer.turns import take_turn
+from recollect.doors.under_way import UnderWay
 from recollect.engine.attachments import (
+    MOST_BYTES,
     attach_file,
     delete_file,
     get_file,
     list_files,
     read_file,
 )
-from recollect.engine.chats import Reply, change_chat, converse, list_chats
+from recollect.engine.chats import change_chat, list_chats
 from recollect.engine.core import Engine
+from recollect.engine.keys import KeyRing
 from recollect.engine.messages import (
     append,
     clear_messages,
@@ -43,7 +47,8 @@ from recollect.engine.segments import (
 from recollect.engine.threads import close_thread, get_thread, open_thread
 
 CREDENTIALS = {"bearer": {"type": "http", "scheme": "bearer"}}
-PREFIXES = ("/api/chats", "/api/messages", "/api/memories")
+PREFIXES = ("/api/chats", "/api/messages", "/api/memories", signin.PREFIX)
+_UPLOADS = re.compile(r"/api/messages/[^/]+/files")
 # Enough for a file of 5 MiB as base64.
 MOST_BODY_BYTES = 8 * MIB
 
@@ -60,7 +65,7 @@ _STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503)
 router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
 
 
-def door(engine: Engine) -> Door:
+def door(engine: Engine, ring: KeyRing, cookies: Cookies, under_way: UnderWay) -> Door:
     """The door, ready to be hung."""
     app = FastAPI(
         title="Recollect: conversations",
@@ -70,10 +75,24 @@ def door(engine: Engine) -> Door:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        routes=list(router.routes),
+        routes=[*router.routes, *signin.router.routes],
     )
-    furnish(app, engine, answer, CREDENTIALS)
-    return Door("informer", PREFIXES, app, answer, bearer, most_bytes=MOST_BODY_BYTES)
+    app.state.cookies = cookies
+    app.state.under_way = under_way
+    cookie = {"cookie": {"type": "apiKey", "in": "cookie", "name": cookies.name}}
+    furnish(app, engine, answer, CREDENTIALS | cookie)
+    return Door(
+        "informer",
+        PREFIXES,
+        app,
+        answer,
+        bearer,
+        most_bytes=MOST_BODY_BYTES,
+        recognise=signin.recogniser(cookies, ring),
+        is_open=signin.OPEN.__contains__,
+        uploads=_UPLOADS,
+        most_upload_bytes=MOST_BYTES + 64 * 1024,
+    )
 
 
 # Chats.
@@ -128,33 +147,23 @@ async def delete_chat(engine: EngineOf, caller: CallerOf, chat_id: str) -> None:
 
 
 @router.post("/api/chats/{chat_id}", response_model=None)
-async def take_turn(
-    engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.SaidMessage
+async def post_turn(
+    engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.SaidMessage, request: Request
 ) -> StreamingResponse:
     """Say something and have the chat's model answer, as a stream of UI messages."""
-    reply = await converse(engine, caller, wire.chat_ref(chat_id), wire.to_message(body))
-    return StreamingResponse(
-        _ui_stream(reply),
-        media_type="text/event-stream",
-        headers={"x-vercel-ai-ui-message-stream": "v1", "cache-control": "no-store"},
+    under_way: UnderWay = request.app.state.under_way
+    stream = await take_turn(
+        under_way, engine, caller, wire.chat_ref(chat_id), wire.to_message(body)
     )
-
-
-async def _ui_stream(reply: Reply) -> AsyncGenerator[bytes]:
-    message_id = wire.message_id(reply.message)
-    text_id = f"{message_id}-text"
-    frames: list[dict[str, str]] = [
-        {"type": "start", "messageId": message_id},
-        {"type": "start-step"},
-        {"type": "text-start", "id": text_id},
-        {"type": "text-delta", "id": text_id, "delta": reply.message.content},
-        {"type": "text-end", "id": text_id},
-        {"type": "finish-step"},
-        {"type": "finish"},
-    ]
-    for frame in frames:
-        yield f"data: {json.dumps(frame, ensure_ascii=False)}\n\n".encode()
-    yield b"data: [DONE]\n\n"
+    return StreamingResponse(
+        stream,
+        media_type="text/event-stream",
+        headers={
+            "x-vercel-ai-ui-message-stream": "v1",
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",
+        },
+    )
 
 
 # Messages.
@@ -227,37 +236,48 @@ async def get_files(engine: EngineOf, caller: CallerOf, message_id: str) -> wire
     return wire.FileList(files=[wire.from_file(each) for each in found])
 
 
-@router.post("/api/messages/{message_id}/files", status_code=201)
+_EITHER = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": wire.NewFile.model_json_schema()},
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["file"],
+                "properties": {"file": {"type": "string", "format": "binary"}},
+            }
+        },
+    },
+}
+
+
+@router.post(
+    "/api/messages/{message_id}/files", status_code=201, openapi_extra={"requestBody": _EITHER}
+)
 async def post_file(
-    engine: EngineOf, caller: CallerOf, message_id: str, body: wire.NewFile
+    engine: EngineOf, caller: CallerOf, message_id: str, request: Request
 ) -> wire.FileObject:
-    """Attach a file to a message."""
-    file = await attach_file(
-        engine,
-        caller,
-        wire.message_ref(message_id),
-        filename=body.filename,
-        media_type=body.mediaType,
-        content=wire.to_bytes(body),
-    )
-    return wire.from_file(file)
+    """Attach a file to a message: as a form with a field `file`, or as base64 in JSON."""
+    message = wire.message_ref(message_id)
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        new = wire.to_new_file(await request.body())
+        return wire.from_file(await attach_file(engine, caller, message, new))
+    # One file; whatever other fields a form has are not ours.
+    async with request.form(max_files=1, max_fields=20) as form:
+        sent = wire.to_sent_file(form.get("file"))
+        return wire.from_file(await attach_file(engine, caller, message, sent))
 
 
 @router.get("/api/messages/{message_id}/files/{file_id}", response_model=None)
-async def download(
+async def download_file(
     engine: EngineOf, caller: CallerOf, message_id: str, file_id: str
 ) -> StreamingResponse:
     """A file's bytes. Never shown by a browser in place: they are somebody's, not ours."""
     file = await get_file(engine, caller, wire.message_ref(message_id), wire.file_ref(file_id))
-    return StreamingResponse(
-        read_file(engine, caller, file),
-        media_type=file.media_type,
-        headers={
-            "content-length": str(file.size),
-            "content-disposition": f"attachment; filename*=UTF-8''{quote(file.filename, safe='')}",
-            "content-security-policy": "default-src 'none'; sandbox",
-        },
-    )
+    sent = Sent(file.filename, file.media_type, file.size, file.digest)
+    found = download(sent, None, lambda _, __: read_file(engine, caller, file))
+    assert found  # nobody asked for a part
+    return found
 
 
 @router.delete("/api/messages/{message_id}/files/{file_id}", status_code=204)

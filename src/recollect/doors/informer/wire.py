@@ -2,19 +2,25 @@
 
 import base64
 import binascii
-from collections.abc import Sequence
+import re
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import UploadFile
 
 from recollect.domain import File, Message, Reason, Ref, Thread, parse_ref
+from recollect.doors.files import parts_of
 from recollect.doors.values import Body, Parameters, Time, iso
+from recollect.engine import attachments
 from recollect.engine.chats import ChangeChat
+from recollect.engine.documents import label_of
 from recollect.engine.messages import EditMessage, ListMessages, NewMessage
 from recollect.engine.recall import Hit
 from recollect.engine.segments import Counted, Made, MakeMemory
 from recollect.engine.threads import OpenThread
-from recollect.errors import Invalid, NotFound
+from recollect.errors import Invalid, NotFound, TooLarge
 
 Role = Annotated[str, Field(min_length=1, max_length=64)]
 Name = Annotated[str, Field(min_length=1, max_length=500)]
@@ -31,6 +37,10 @@ ReasonName = Literal[
 # What a chat or message has beside what the engine knows of it; kept in its metadata.
 _OF_CHAT = ("modelId", "instructions")
 _OF_MESSAGE = ("liked", "cost", "toolUses")
+
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}")
+# As base64 in a body of 8 MiB; a form may bring more.
+_MOST_IN_JSON = 5 * 1024 * 1024
 
 
 class SaidMessage(Body):
@@ -362,12 +372,39 @@ def to_make(body: NewMemory) -> MakeMemory:
     return MakeMemory(known, body.summary, Reason(body.reason or Reason.USER))
 
 
-def to_bytes(body: NewFile) -> bytes:
-    """A file's bytes."""
+def to_new_file(body: bytes) -> attachments.NewFile:
+    """A file that came as base64 in JSON."""
     try:
-        return base64.b64decode(body.data, validate=True)
+        told = NewFile.model_validate_json(body or b"null")
+    except ValidationError as error:
+        inside = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        raise RequestValidationError(inside) from None
+    try:
+        content = base64.b64decode(told.data, validate=True)
     except (binascii.Error, ValueError):
         raise Invalid("`data` is not base64.", field="data") from None
+    if len(content) > _MOST_IN_JSON:
+        raise TooLarge("data", most=_MOST_IN_JSON, unit="bytes")
+
+    async def read() -> AsyncIterator[bytes]:
+        yield content
+
+    return attachments.NewFile(told.filename, told.mediaType, read)
+
+
+def to_sent_file(file: UploadFile | str | None) -> attachments.NewFile:
+    """A file that came in a form."""
+    if not isinstance(file, UploadFile):
+        raise Invalid("A form needs a field `file` with a file in it.", field="file")
+
+    async def read() -> AsyncIterator[bytes]:
+        await file.seek(0)
+        async for part in parts_of(file):
+            yield part
+
+    given = file.content_type or ""
+    media_type = given if _MEDIA_TYPE.fullmatch(given) else "application/octet-stream"
+    return attachments.NewFile(label_of(file.filename or ""), media_type, read)
 
 
 def _noted(body: BaseModel, names: Sequence[str]) -> Object:
@@ -513,7 +550,12 @@ def chat_id(code: str) -> str:
 
 def message_id(message: Message) -> str:
     """A message's id at this door."""
-    return f"msg-{message.code[:12]}"
+    return id_of_message(message.code)
+
+
+def id_of_message(code: str) -> str:
+    """The id at this door of a message with this code."""
+    return f"msg-{code[:12]}"
 
 
 def _text(value: Any) -> str | None:

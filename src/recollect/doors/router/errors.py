@@ -20,7 +20,7 @@ from recollect.errors import (
     Unavailable,
     WrongFormat,
 )
-from recollect.models.chat import SERVICE, NotUnderstood, TooSlow
+from recollect.models.faults import SERVICE, NotUnderstood, TooSlow
 
 _MASKED = "Something went wrong on our side."
 

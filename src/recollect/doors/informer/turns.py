@@ -1,0 +1,90 @@
+"""Turns on their way to a client, as AI SDK UI messages: its words as the model finds them."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import structlog
+
+from recollect.domain import Caller, Ref, new_code
+from recollect.doors.informer.errors import answer
+from recollect.doors.informer.wire import id_of_message
+from recollect.doors.under_way import Events, UnderWay
+from recollect.engine.chats import converse
+from recollect.engine.core import Engine
+from recollect.engine.messages import NewMessage
+from recollect.errors import Failure
+from recollect.logs import frames
+
+_log = structlog.get_logger(__name__)
+
+
+async def take_turn(
+    under_way: UnderWay, engine: Engine, caller: Caller, chat: Ref, message: NewMessage
+) -> AsyncGenerator[bytes]:
+    """The stream of a turn that goes on though nobody listens.
+
+    Raises what goes wrong before the model has said anything; after that the stream tells it.
+    """
+    turn = _Turn(engine, caller, chat, message)
+    stream = under_way.begin(caller.user_id, turn.run)
+    await asyncio.shield(turn.begun)
+    return stream
+
+
+class _Turn:
+    def __init__(self, engine: Engine, caller: Caller, chat: Ref, message: NewMessage) -> None:
+        self._engine = engine
+        self._caller = caller
+        self._chat = chat
+        self._message = message
+        self._code = new_code()
+        self._text_id = f"{id_of_message(self._code)}-text"
+        self._events: Events = asyncio.Queue()
+        # Done when the first words are there, or none will come.
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Looked at here as well: whoever waited for it may have gone.
+        self.begun.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def run(self, events: Events) -> None:
+        self._events = events
+        try:
+            await converse(
+                self._engine, self._caller, self._chat, self._message, self._code, self._hear
+            )
+            self._begin()
+            self._tell("text-end", id=self._text_id)
+            self._tell("finish-step")
+            self._tell("finish")
+        except Exception as error:  # noqa: BLE001 - the last handler: nobody else awaits this
+            self._failed(error)
+        finally:
+            if not self.begun.done():
+                self.begun.cancel()
+            events.put_nowait(b"data: [DONE]\n\n")
+            events.put_nowait(None)
+
+    def _hear(self, text: str) -> None:
+        self._begin()
+        self._tell("text-delta", id=self._text_id, delta=text)
+
+    def _begin(self) -> None:
+        if self.begun.done():
+            return
+        self._tell("start", messageId=id_of_message(self._code))
+        self._tell("start-step")
+        self._tell("text-start", id=self._text_id)
+        self.begun.set_result(None)
+
+    def _failed(self, error: Exception) -> None:
+        if not self.begun.done():
+            self.begun.set_exception(error)
+            return
+        if not isinstance(error, Failure):
+            _log.error("turn.failed", kind=type(error).__name__, at=frames(error))
+        self._tell("error", errorText=answer(error).body["message"])
+
+    def _tell(self, kind: str, **more: Any) -> None:
+        frame = json.dumps({"type": kind, **more}, ensure_ascii=False)
+        self._events.put_nowait(f"data: {frame}\n\n".encode())
