@@ -358,10 +358,10 @@ async def test_a_server_that_stops_in_mid_sentence_leaves_a_chat_that_goes_on(
     endpoint.script = [Raw([first], hangs=True)]
     asking = asyncio.create_task(turn(modelled, "Tell me all."))
     async with asyncio.timeout(20):
-        while not modelled.server.turns._tasks or not endpoint.asked:
+        while not modelled.server.under_way._tasks or not endpoint.asked:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.2)
-        await modelled.server.turns.close()
+        await modelled.server.under_way.close()
         events = await asking
 
     cut = (await said(modelled))[-1]
@@ -427,15 +427,15 @@ async def test_S52_nobody_has_too_many_turns_under_way(modelled: Desk, endpoint:
 
     async with asyncio.timeout(20):
         asking = [asyncio.create_task(ask(number)) for number in range(8)]
-        while len(modelled.server.turns._tasks) < 8:
+        while len(modelled.server.under_way._tasks) < 8:
             await asyncio.sleep(0.02)
         refused = await ask(9)
-        await modelled.server.turns.close()
+        await modelled.server.under_way.close()
         answers = await asyncio.gather(*asking)
 
     assert wrong(refused) == (429, "rate_limited")
     assert {each.status_code for each in answers} == {200}
-    assert not modelled.server.turns._tasks
+    assert not modelled.server.under_way._tasks
 
 
 async def test_S41_a_chat_of_strangers_does_not_exist(modelled: Desk) -> None:
