@@ -165,9 +165,10 @@ async def _heard(answer: Answer, tell: Tell) -> Completion:
         try:
             chunk = json.loads(data)
             usage = usage_of(chunk["usage"]) if chunk.get("usage") else usage
-            choice: Any = next(iter(chunk.get("choices") or ()), {})
+            choice: Any = next(iter(cast("list[Any]", chunk.get("choices") or [])), None) or {}
             finish = choice.get("finish_reason") or finish
-            text: Any = (choice.get("delta") or {}).get("content")
+            delta: Any = choice.get("delta") or {}
+            text: Any = delta.get("content")
         except (ValueError, LookupError, TypeError, AttributeError):
             raise NotUnderstood from None
         if isinstance(text, str) and text:
