@@ -77,7 +77,7 @@ export interface Document_ {
 export interface Found { kind: string; id: string; title: string; snippet: string; score: number; created_at: string }
 export interface Job { id: string; kind: string; state: string; tries: number; error: string | null; created_at: string; due_at: string }
 export interface Usage {
-  calls: { day: string; purpose: string; model: string; input_tokens: number; output_tokens: number; cost: number; failed: number }[];
+  calls: { day: string; purpose: string; model: string; input_tokens: number; output_tokens: number; cost: number | null; failed: number }[];
   recall: { day: string; count: number; p50: number; p95: number }[];
 }
 export interface Key { id: string; name: string; rights: string[]; shown?: string; created_at: string; expires_at: string | null; last_used_at: string | null; key?: string }

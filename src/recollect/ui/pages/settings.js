@@ -48,7 +48,7 @@ function section(title, note, signal, load, action = null) {
 /** @param {AbortSignal} signal */
 function models(signal) {
   return section("Models", "Chat models come from the server's configuration (RECOLLECT_CHAT_URL); the librarian is always there. The embedder decides what is found by meaning.", signal, async (again) => {
-    const { models: chats, embedder } = await call("/chat/api/settings", { signal });
+    const { models: chats, embedder } = await call("/chat/api/settings", { query: { workspace: state.workspace }, signal });
     const isBuilding = embedder.generations?.some((/** @type {any} */ each) => each.state === "building");
     if (isBuilding) setTimeout(() => signal.aborted || again(), AGAIN_MS);
     return [
@@ -96,7 +96,7 @@ function workspaces() {
 function members(signal) {
   const add = () => ask("New member", [
     h("label", { class: "field" }, "Name", h("input", { name: "name", required: true, autofocus: true, autocomplete: "off" })),
-    h("label", { class: "field" }, "First password", h("input", { name: "password", type: "password", required: true, minlength: "12", autocomplete: "new-password" })),
+    h("label", { class: "field" }, "First password", h("input", { name: "password", type: "password", required: true, minlength: "8", autocomplete: "new-password" })),
     rights(["read", "write", "delete"]),
   ], "Add", async (data) => {
     await call("/chat/api/members", { method: "POST", body: { name: String(data.get("name")).trim(), password: data.get("password"), rights: data.getAll("rights") } });
@@ -168,7 +168,7 @@ function keys(signal) {
 function password() {
   const change = () => ask("Change your password", [
     h("label", { class: "field" }, "Current password", h("input", { name: "current", type: "password", required: true, autofocus: true, autocomplete: "current-password" })),
-    h("label", { class: "field" }, "New password", h("input", { name: "new", type: "password", required: true, minlength: "12", autocomplete: "new-password" })),
+    h("label", { class: "field" }, "New password", h("input", { name: "new", type: "password", required: true, minlength: "8", autocomplete: "new-password" })),
   ], "Change", async (data) => {
     await call("/chat/api/password", { method: "POST", body: { current: data.get("current"), new: data.get("new") } });
     toast("Changed. Other browsers were signed out.");

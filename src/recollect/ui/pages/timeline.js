@@ -11,14 +11,13 @@ import { rename } from "../router.js";
 
 const DAY = 86_400_000;
 const PAUSE_MS = 150;
-// Before the first memory is known, a month is shown.
-const LEAST_DAYS = 30;
+// How far the slider reaches: the first of these before which nothing was known.
+const SPANS = [30, 90, 365, 1_100, 3_650];
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
   const today = new Date();
-  const from = await beginning(today, signal);
-  const days = Math.max(LEAST_DAYS, Math.ceil((today.getTime() - from) / DAY) + 1);
+  const days = await reach(today, signal);
   const given = place.query.get("as_of");
   const back = given ? Math.round((today.getTime() - new Date(given).getTime()) / DAY) : 0;
   const slider = h("input", { type: "range", min: "0", max: String(days), value: String(Math.max(0, days - back)), "aria-label": "As of which day", input: changed });
@@ -80,11 +79,14 @@ export async function page(main, place, signal) {
 }
 
 /**
- * The day of the first memory, or a month ago.
  * @param {Date} today
  * @param {AbortSignal} signal
  */
-async function beginning(today, signal) {
-  const told = await call(here("/timeline"), { query: { limit: 1 }, signal }).catch(() => null);
-  return told?.first_at ? new Date(told.first_at).getTime() : today.getTime() - LEAST_DAYS * DAY;
+async function reach(today, signal) {
+  const wasAnything = await Promise.all(SPANS.map(async (days) => {
+    const then = new Date(today.getTime() - days * DAY).toISOString();
+    const known = await call(here("/timeline"), { query: { as_of: then, limit: 1 }, signal });
+    return known.items.length > 0;
+  }));
+  return SPANS[wasAnything.indexOf(false)] ?? SPANS[SPANS.length - 1];
 }

@@ -51,17 +51,19 @@ function shown(usage, span) {
   const recall = new Map(usage.recall.map((each) => [each.day.slice(0, 10), each]));
   const [into, out, cost] = [by((each) => each.input_tokens), by((each) => each.output_tokens), by((each) => Number(each.cost) || 0)];
   const sum = (/** @type {number[]} */ values) => values.reduce((total, value) => total + value, 0);
+  // Without prices nothing is known to be free.
+  const hasPrices = usage.calls.some((each) => each.cost !== null);
   const recalls = usage.recall.reduce((total, each) => total + each.count, 0);
   const failed = usage.calls.reduce((total, each) => total + (Number(each.failed) || 0), 0);
   return [
     h("div", { class: "cards" },
-      card(brief(sum(into)), "tokens in"), card(brief(sum(out)), "tokens out"), card(money(sum(cost)), "cost"),
+      card(brief(sum(into)), "tokens in"), card(brief(sum(out)), "tokens out"), hasPrices && card(money(sum(cost)), "cost"),
       card(count(recalls), "recalls"), card(count(failed), "failed calls")),
     plot("Tokens a day", days, [{ name: "in", values: into }, { name: "out", values: out }], { kind: "bars" }),
     usage.recall.length ? plot("Time of a recall", days, [
       { name: "median", values: days.map((each) => recall.get(each)?.p50 ?? null) },
       { name: "95th percentile", values: days.map((each) => recall.get(each)?.p95 ?? null) }], { kind: "lines", unit: " ms" }) : null,
-    table(usage),
+    table(usage, hasPrices),
   ].filter((part) => part !== null);
 }
 
@@ -78,8 +80,11 @@ function money(value) {
   return value === 0 ? "0" : value < 0.01 ? "< 0.01" : value.toFixed(2);
 }
 
-/** @param {import("../types").Usage} usage */
-function table(usage) {
+/**
+ * @param {import("../types").Usage} usage
+ * @param {boolean} hasPrices
+ */
+function table(usage, hasPrices) {
   /** @type {Map<string, { model: string, purpose: string, in: number, out: number, cost: number }>} */
   const sums = new Map();
   for (const each of usage.calls) {
@@ -92,8 +97,8 @@ function table(usage) {
   }
   if (!sums.size) return null;
   return h("div", { class: "scroll-x" }, h("table", { class: "data" },
-    h("thead", {}, h("tr", {}, ["Model", "For", "In", "Out", "Cost"].map((name, index) => h("th", { class: index > 1 ? "number" : "", scope: "col" }, name)))),
-    h("tbody", {}, [...sums.values()].map((sum) => h("tr", {}, h("td", {}, sum.model), h("td", {}, sum.purpose), h("td", { class: "number" }, count(sum.in)), h("td", { class: "number" }, count(sum.out)), h("td", { class: "number" }, money(sum.cost)))))));
+    h("thead", {}, h("tr", {}, ["Model", "For", "In", "Out", ...(hasPrices ? ["Cost"] : [])].map((name, index) => h("th", { class: index > 1 ? "number" : "", scope: "col" }, name)))),
+    h("tbody", {}, [...sums.values()].map((sum) => h("tr", {}, h("td", {}, sum.model), h("td", {}, sum.purpose), h("td", { class: "number" }, count(sum.in)), h("td", { class: "number" }, count(sum.out)), hasPrices && h("td", { class: "number" }, money(sum.cost)))))));
 }
 
 /** @param {number} span */

@@ -18,7 +18,7 @@ const KINDS = [
 export function composer(chat, send) {
   let draft = `draft.${chat || "new." + state.workspace}`;
   const field = h("textarea", { id: "composer", rows: "1", placeholder: "Write a message", "aria-label": "Message", input: changed, keydown: keys, enterkeyhint: "send" });
-  const kind = h("select", { "aria-label": "Kind of turn", class: "quiet-select" }, KINDS.map(([value, label, title]) => h("option", { value, title }, label)));
+  const kind = h("select", { "aria-label": "Kind of turn", class: "quiet-select", change: draw }, KINDS.map(([value, label, title]) => h("option", { value, title }, label)));
   const model = h("select", { "aria-label": "Model", class: "quiet-select model", change: () => note("model", model.value) },
     state.me.models.map(({ id }) => h("option", { value: id, selected: id === chosenModel() }, id)));
   const temporary = h("button", { type: "button", class: "small-button", "aria-pressed": "false", "aria-label": "Temporary", title: "Nothing of this turn is remembered, and nothing is recalled for it", click: () => temporary.setAttribute("aria-pressed", String(temporary.getAttribute("aria-pressed") !== "true")) },
@@ -42,7 +42,11 @@ export function composer(chat, send) {
     field.style.height = `${Math.min(field.scrollHeight, 240)}px`;
   }
   function draw() {
-    button.disabled = isBusy || !field.value.trim();
+    button.disabled = isBusy || !isReady();
+  }
+  /** A compaction needs no words: what it sums up was said. */
+  function isReady() {
+    return field.value.trim() !== "" || (kind.value === "compaction" && chat !== "");
   }
   /** @param {KeyboardEvent} event */
   function keys(event) {
@@ -54,7 +58,7 @@ export function composer(chat, send) {
   function submit(event) {
     event?.preventDefault();
     const content = field.value.trim();
-    if (!content || isBusy) return;
+    if (!isReady() || isBusy) return;
     send({ content, kind: kind.value, model: state.me.models.length > 1 ? model.value : "", temporary: temporary.getAttribute("aria-pressed") === "true" });
   }
   return {
@@ -69,6 +73,7 @@ export function composer(chat, send) {
     },
     /** @param {string} id a new chat got its id */
     moved(id) {
+      chat = id;
       note(draft, null);
       draft = `draft.${id}`;
       note(draft, field.value || null);

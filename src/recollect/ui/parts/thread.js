@@ -148,7 +148,7 @@ class Turn {
     this.ask = ask;
     this.chat = chat;
     this.asked = h("article", { class: "message from-user is-pending", "aria-label": "You" },
-      h("header", { class: "message-head" }, h("span", { class: "author" }, "You")), h("div", { class: "message-body plain" }, ask.content));
+      h("header", { class: "message-head" }, h("span", { class: "author" }, "You")), h("div", { class: "message-body plain" }, ask.content || "Sum up this chat."));
     this.body = h("div", { class: "message-body plain" });
     this.state = h("div", { class: "turn-state" }, waiting("Thinking…"));
     this.used = h("div", {});

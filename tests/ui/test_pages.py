@@ -1,0 +1,269 @@
+"""Every page, as somebody who has just come and as somebody who has been here a while."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.site import Person
+from tests.support.upstream import Endpoint, Say
+
+EMPTY = {
+    "chats": "No chats yet",
+    "memories": "Nothing is remembered yet",
+    "memories?view=graph": "No ties yet",
+    "memories?view=review": "Nothing waits",
+    "documents": "No documents yet",
+    "timeline": "Nothing was known yet",
+    "search": "Ask in your own words",
+    "jobs": "Nothing to do",
+    "usage": "Nothing was used yet",
+}
+
+
+def test_an_empty_page_says_what_would_be_there(person: Person) -> None:
+    page = person.open()
+    expect(page.get_by_text("What should be remembered?")).to_be_visible()
+
+    for place, words in EMPTY.items():
+        page.goto(f"/#/{place}")
+        expect(page.get_by_role("heading", name=words)).to_be_visible()
+
+
+def test_the_first_visit_begins_with_one_screen_and_only_once(person: Person) -> None:
+    context = person.browser.new_context(base_url=person.site.url)
+    person.contexts.append(context)
+    context.add_cookies([{"name": "session", "value": person.token, "url": person.site.url}])
+    page = context.new_page()
+    person.listen_to(page)
+    page.goto("/")
+    tour = page.get_by_role("dialog", name="Welcome to Recollect")
+    expect(tour).to_be_visible()
+
+    page.get_by_role("button", name="Begin").click()
+    expect(tour).to_have_count(0)
+    page.reload()
+
+    expect(page.get_by_text("What should be remembered?")).to_be_visible()
+    expect(tour).to_have_count(0)
+
+
+def test_chats_are_listed_found_renamed_and_deleted(person: Person) -> None:
+    for title in ("Opening in Lisbon", "Weekly planning"):
+        person.ask("POST", "/chat/api/chats", json={"title": title})
+    page = person.open("/#/chats")
+    rows = page.locator(".rows .memory")
+    expect(rows).to_have_count(2)
+
+    page.keyboard.press("/")
+    page.keyboard.type("lisbon")
+    expect(rows).to_have_count(1)
+    rows.get_by_role("link", name="Opening in Lisbon").click()
+    title = page.get_by_label("Title of this chat")
+    expect(title).to_have_value("Opening in Lisbon")
+    title.fill("Opening in Porto")
+    title.press("Enter")
+    expect(page.get_by_role("list", name="Recent chats")).to_contain_text("Opening in Porto")
+    page.goto("/#/chats")
+    rows.filter(has_text="Weekly planning").hover()
+    rows.filter(has_text="Weekly planning").get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("Opening in Porto")
+
+
+def test_the_graph_shows_ties_and_is_moved_filtered_and_opened_by_keys(person: Person) -> None:
+    for number in range(6):
+        person.remember(f"the Lisbon office has {number} floors")
+    page = person.open("/#/memories?view=graph")
+    nodes = page.locator(".graph .node")
+    expect(nodes).to_have_count(6)
+
+    page.get_by_label("Find in the graph").fill("3 floors")
+    expect(page.locator(".graph .node:visible")).to_have_count(1)
+    page.get_by_label("Find in the graph").fill("")
+    canvas = page.locator("svg.canvas")
+    before = canvas.get_attribute("viewBox")
+    page.get_by_role("button", name="Zoom in").click()
+    assert canvas.get_attribute("viewBox") != before
+    page.get_by_role("button", name="Show all").click()
+    assert canvas.get_attribute("viewBox") == before
+    nodes.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("dialog", name="Memory")).to_contain_text("the Lisbon office has")
+
+
+def test_a_memory_shows_where_it_came_from_and_what_it_said_before(person: Person) -> None:
+    chat = person.ask("POST", "/chat/api/chats", json={"title": "Planning"})["id"]
+    made = person.ask("POST", f"/chat/api/{chat}/memory", json={"content": "It opens in May"})
+    body = {"content": "It opens in June"}
+    person.ask("PATCH", f"{person.workspace}/memories/{made['id']}", json=body)
+
+    page = person.open(f"/#/memory/{made['id']}")
+
+    dialog = page.get_by_role("dialog", name="Memory")
+    expect(dialog).to_contain_text("It opens in June")
+    expect(dialog).to_contain_text("History")
+    expect(dialog).to_contain_text("Saved")
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile(r"#/memories$"))
+
+
+def test_documents_are_dropped_read_shown_and_deleted(person: Person, tmp_path: Path) -> None:
+    lease = tmp_path / "lease <b>of Rua Augusta.md"
+    lease.write_text("# Lease\n\nThe lease begins on the first of September.")
+    page = person.open("/#/documents")
+    expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
+
+    page.locator("input[type=file]").set_input_files(lease)
+    row = page.locator(".rows .memory")
+    expect(row).to_contain_text("lease <b>of Rua Augusta.md")
+    expect(row).to_contain_text("Searchable", timeout=20_000)
+    row.get_by_role("button", name="lease").click()
+    expect(page.get_by_label("Text of the document")).to_contain_text("first of September")
+    page.keyboard.press("Escape")
+    row.hover()
+    row.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+
+    expect(row).to_have_count(0)
+
+
+def test_one_search_finds_memories_and_passages(person: Person) -> None:
+    person.remember("The lease begins in September")
+    with person.http() as http:
+        file = {"file": ("lease.txt", b"The lease begins in September and ends in May.")}
+        assert http.post(f"{person.workspace}/documents", files=file).is_success
+    page = person.open("/#/search")
+    kinds = page.locator(".rows .chip")
+
+    page.get_by_label("Search everything").fill("lease September")
+    expect(kinds.filter(has_text="memory")).to_have_count(1)
+    page.wait_for_function(
+        "async () => { const field = document.querySelector('[data-search]');"
+        " field.dispatchEvent(new Event('input')); await new Promise(r => setTimeout(r, 400));"
+        " return [...document.querySelectorAll('.rows .chip')].some(e => e.textContent === 'document') }",
+        timeout=20_000,
+    )
+    page.get_by_role("button", name="Memories").click()
+
+    expect(kinds).to_have_count(1)
+
+
+def test_the_timeline_shows_what_was_known_on_a_day(person: Person) -> None:
+    person.remember("Learnt today")
+    page = person.open("/#/timeline")
+    rows = page.locator(".rows .memory")
+    expect(rows).to_contain_text("Learnt today")
+
+    slider = page.get_by_label("As of which day")
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("heading", name="Nothing was known yet")).to_be_visible()
+    expect(page).to_have_url(re.compile("as_of="))
+    page.get_by_role("button", name="Now").click()
+
+    expect(rows).to_contain_text("Learnt today")
+
+
+def test_usage_is_plotted_and_told_in_words(person: Person, model: Endpoint) -> None:
+    model.otherwise = Say("Counted.")
+    page = person.open()
+    page.get_by_label("Message", exact=True).fill("Count me")
+    page.keyboard.press("Enter")
+    expect(page.locator(".from-assistant")).to_contain_text("Counted.")
+
+    page.goto("/#/usage")
+
+    expect(page.get_by_role("img", name=re.compile("Tokens a day"))).to_be_visible()
+    expect(page.locator("table.data")).to_contain_text("m1")
+
+
+def test_settings_make_workspaces_members_and_keys(person: Person) -> None:
+    page = person.open("/#/settings")
+    expect(page.get_by_text("Embedder in use")).to_be_visible()
+
+    page.get_by_role("button", name="New workspace").click()
+    page.get_by_label("Name", exact=True).fill("Research")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_label("Workspace", exact=True)).to_contain_text("Research")
+    page.get_by_role("button", name="New key").click()
+    page.get_by_label("What is it for?").fill("laptop")
+    page.get_by_role("button", name="Create").click()
+    secret = page.locator(".secret")
+    expect(secret).to_contain_text("rk_")
+    key = secret.inner_text()
+    page.get_by_role("button", name="I have it").click()
+    row = page.locator("li").filter(has_text="laptop")
+    expect(row).to_be_visible()
+    assert key not in page.content()
+    row.get_by_role("button", name="Revoke").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+
+    expect(row).to_contain_text("Revoked")
+
+
+def test_another_workspace_shows_nothing_of_this_one(person: Person) -> None:
+    person.remember("Only in the first workspace")
+    person.ask("POST", "/chat/api/workspaces", json={"name": "Elsewhere"})
+    page = person.open("/#/memories")
+    expect(page.get_by_text("Only in the first workspace")).to_be_visible()
+
+    page.get_by_label("Workspace", exact=True).select_option(label="Elsewhere")
+
+    expect(page.get_by_role("heading", name="Nothing is remembered yet")).to_be_visible()
+    expect(page.get_by_text("Only in the first workspace")).to_have_count(0)
+
+
+@pytest.mark.parametrize("place", ["chats", "memories", "documents", "jobs", "usage", "settings"])
+def test_a_page_fits_a_narrow_screen_in_the_dark(person: Person, place: str) -> None:
+    page = person.open(
+        f"/#/{place}",
+        viewport={"width": 360, "height": 740},
+        color_scheme="dark",
+        has_touch=True,
+        is_mobile=True,
+    )
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("link", name="New chat").click()
+
+    expect(page.get_by_label("Message", exact=True)).to_be_visible()
+    assert wide == 360
+    assert paper == "rgb(21, 24, 28)"
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_the_theme_follows_the_system_until_told_otherwise(person: Person) -> None:
+    page = person.open("/#/chats")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    expect(page.get_by_role("heading", name="Chats", exact=True)).to_be_visible()
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+
+    page.get_by_role("button", name="Dark theme").click()
+    page.reload()
+
+    expect(page.get_by_role("button", name="Light theme")).to_be_visible()
+    assert page.evaluate(paper) == "rgb(21, 24, 28)"
+
+
+def test_every_control_has_a_name_and_every_page_one_heading(person: Person) -> None:
+    person.remember("Something to look at")
+    page = person.open()
+    nameless = """() => [...document.querySelectorAll('button, a[href], input, select, textarea')]
+      .filter(e => e.checkVisibility() && e.type !== 'file')
+      .filter(e => !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
+      .map(e => e.outerHTML)"""
+    for place in ("", *EMPTY, "settings"):
+        page.goto(f"/#/{place}")
+        expect(page.locator("main h1")).to_have_count(1)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate(nameless) == [], place

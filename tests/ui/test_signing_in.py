@@ -1,0 +1,99 @@
+"""Signing in, being signed out, and coming back to where one was."""
+
+from playwright.sync_api import expect
+
+from recollect.engine.core import Engine
+from recollect.engine.keys import hash_password
+from tests.support.dashboard import PASSWORD
+from tests.support.site import Person
+
+
+def give_password(person: Person) -> str:
+    """Let them sign in with a password; their name."""
+
+    async def make(engine: Engine) -> str:
+        async with engine.pool.everywhere() as db:
+            await db.execute(
+                "UPDATE app_user SET password_hash = %s WHERE id = %s",
+                (hash_password(PASSWORD), person.caller.user_id),
+            )
+            cursor = await db.execute(
+                "SELECT login FROM app_user WHERE id = %s", (person.caller.user_id,)
+            )
+            row = await cursor.fetchone()
+            assert row
+            return row[0]
+
+    return person.site.do(make)
+
+
+def test_somebody_who_is_not_signed_in_signs_in_and_is_where_they_wanted_to_be(
+    person: Person,
+) -> None:
+    login = give_password(person)
+    context = person.browse()
+    context.clear_cookies()
+    page = context.new_page()
+    page.goto("/#/settings")
+    expect(page).to_have_url(f"{person.site.url}/login#/settings")
+
+    page.get_by_label("Name").fill(login)
+    page.get_by_label("Password").fill("not this one")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("do not fit")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(f"{person.site.url}/#/settings")
+    expect(page.get_by_role("heading", name="Settings")).to_be_visible()
+    person.forgive("401")
+
+
+def test_a_session_that_ends_leads_to_the_sign_in_page_and_back_with_the_draft(
+    person: Person,
+) -> None:
+    login = give_password(person)
+    page = person.open("/#/")
+    page.get_by_label("Message", exact=True).fill("a thought I would hate to lose")
+
+    page.context.clear_cookies()
+    page.get_by_role("link", name="Memories").click()
+    expect(page).to_have_url(f"{person.site.url}/login#/memories")
+    page.get_by_label("Name").fill(login)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Memories", exact=True)).to_be_visible()
+    page.get_by_role("link", name="New chat").click()
+
+    expect(page.get_by_label("Message", exact=True)).to_have_value("a thought I would hate to lose")
+    person.forgive("401")
+
+
+def test_signing_out_ends_the_session_in_every_tab(person: Person) -> None:
+    context = person.browse()
+    one, other = context.new_page(), context.new_page()
+    one.goto("/#/chats")
+    other.goto("/#/chats")
+    expect(one.get_by_role("heading", name="Chats", exact=True)).to_be_visible()
+
+    one.get_by_role("button", name="Sign out").click()
+    expect(one.get_by_role("heading", name="Sign in")).to_be_visible()
+    other.get_by_role("link", name="Memories").click()
+
+    expect(other).to_have_url(f"{person.site.url}/login#/memories")
+    person.forgive("401")
+
+
+def test_the_page_says_what_to_do_when_the_server_is_away(person: Person) -> None:
+    page = person.open("/#/chats")
+    expect(page.get_by_role("heading", name="Chats", exact=True)).to_be_visible()
+
+    person.site.stop()
+    page.get_by_role("link", name="Jobs").click()
+    expect(page.get_by_text("The server cannot be reached. Trying again…")).to_be_visible()
+    person.site.start()
+
+    expect(page.get_by_text("Nothing to do")).to_be_visible()
+    expect(page.get_by_text("The server cannot be reached", exact=False)).to_have_count(0)
+    person.forgive("ERR_CONNECTION")
+    person.forgive("Failed to load resource")
