@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, TypeVar
 
 import httpx2
@@ -113,6 +114,11 @@ class Person:
     complaints: list[str] = field(default_factory=list[str])
     contexts: list[BrowserContext] = field(default_factory=list[BrowserContext])
 
+    @cached_property
+    def client(self) -> httpx2.Client:
+        """Their connection."""
+        return self.http()
+
     @property
     def workspace(self) -> str:
         """Where the workspace's routes are."""
@@ -126,8 +132,7 @@ class Person:
 
     def ask(self, method: str, path: str, **options: Any) -> Any:
         """The JSON of a route."""
-        with self.http() as http:
-            answer = http.request(method, path, **options)
+        answer = self.client.request(method, path, **options)
         assert answer.is_success, (method, path, answer.status_code, answer.text)
         return answer.json() if answer.content else None
 

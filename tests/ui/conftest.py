@@ -77,4 +77,5 @@ def person(site: Site, browser: Browser, model: Endpoint) -> Generator[Person]:
     yield somebody
     for context in somebody.contexts:
         _apart(context.close)
+    somebody.client.close()
     assert somebody.complaints == []

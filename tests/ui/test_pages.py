@@ -234,7 +234,7 @@ def test_a_page_fits_a_narrow_screen_in_the_dark(person: Person, place: str) -> 
     wide = page.evaluate("document.documentElement.scrollWidth")
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.get_by_role("button", name="Menu").click()
-    page.get_by_role("link", name="New chat").click()
+    page.locator("#rail").get_by_role("link", name="New chat").click()
 
     expect(page.get_by_label("Message", exact=True)).to_be_visible()
     assert wide == 360

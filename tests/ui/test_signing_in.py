@@ -63,7 +63,7 @@ def test_a_session_that_ends_leads_to_the_sign_in_page_and_back_with_the_draft(
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Memories", exact=True)).to_be_visible()
-    page.get_by_role("link", name="New chat").click()
+    page.locator("#rail").get_by_role("link", name="New chat").click()
 
     expect(page.get_by_label("Message", exact=True)).to_have_value("a thought I would hate to lose")
     person.forgive("401")
@@ -93,7 +93,7 @@ def test_the_page_says_what_to_do_when_the_server_is_away(person: Person) -> Non
     expect(page.get_by_text("The server cannot be reached. Trying again…")).to_be_visible()
     person.site.start()
 
-    expect(page.get_by_text("Nothing to do")).to_be_visible()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
     expect(page.get_by_text("The server cannot be reached", exact=False)).to_have_count(0)
     person.forgive("ERR_CONNECTION")
     person.forgive("Failed to load resource")

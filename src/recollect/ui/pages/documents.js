@@ -119,7 +119,7 @@ function row(file) {
     tell("documents");
   });
   const mood = file.status === "ready" ? "is-good" : file.status === "failed" ? "is-bad" : "";
-  const keydown = (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && event.target === event.currentTarget && open(file.id);
+  const keydown = (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && event.target === event.currentTarget && (event.preventDefault(), open(file.id));
   return h("article", { class: "memory line", keydown },
     h("button", { type: "button", class: "link line-name", tabindex: "-1", click: () => open(file.id) }, file.name),
     h("p", { class: "meta" },

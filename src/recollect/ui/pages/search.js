@@ -66,7 +66,7 @@ function row(found) {
     if (found.kind === "memory" || found.kind === "decision" || found.kind === "milestone") openMemory(found.id);
     else location.hash = `#/documents/${found.id}`;
   };
-  return h("article", { class: "memory is-link", role: "listitem", tabindex: "0", click: open, keydown: (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && open() },
+  return h("article", { class: "memory is-link", role: "listitem", tabindex: "0", click: open, keydown: (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && (event.preventDefault(), open()) },
     found.title && found.title !== found.snippet && h("p", { class: "line-name" }, found.title),
     h("p", { class: "memory-text" }, found.snippet),
     h("p", { class: "meta" }, h("span", { class: "chip" }, found.kind), found.created_at && moment(found.created_at), h("span", { class: "score" }, score(found.score))));

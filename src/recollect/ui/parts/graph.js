@@ -83,7 +83,8 @@ function draw(place, bar, graph, signal) {
     each.addEventListener("click", () => open(graph.nodes[index]));
     each.addEventListener("keydown", (event) => {
       const key = /** @type {KeyboardEvent} */ (event).key;
-      if (key === "Enter") open(graph.nodes[index]);
+      // The dialog takes the focus at once: the rest of the key press must not land on its button.
+      if (key === "Enter") (event.preventDefault(), open(graph.nodes[index]));
       const next = key.startsWith("Arrow") ? toward(points, marks, index, key) : -1;
       if (next < 0) return;
       event.preventDefault();
