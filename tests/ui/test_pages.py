@@ -199,6 +199,7 @@ def test_settings_make_workspaces_members_and_keys(person: Person) -> None:
     expect(secret).to_contain_text("rk_")
     key = secret.inner_text()
     page.get_by_role("button", name="I have it").click()
+    expect(secret).to_have_count(0)
     row = page.locator("li").filter(has_text="laptop")
     expect(row).to_be_visible()
     assert key not in page.content()

@@ -133,7 +133,8 @@ async def bill(db: Db, since: datetime) -> list[Line]:
 
 _USED = """
     SELECT date_trunc('day', started_at, 'UTC') AS day, purpose, model, state, count(*) AS calls,
-        sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens
+        sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
+        sum(cost)::float8 AS cost
     FROM model_call
     WHERE workspace_id = %(workspace_id)s AND started_at >= %(since)s
     GROUP BY 1, 2, 3, 4

@@ -587,7 +587,7 @@ class CandidateObject(BaseModel):
 
 
 class CallsObject(BaseModel):
-    """What a model was used for on a day; what it cost is unknown here."""
+    """What a model was used for on a day; what it cost, where its price is known."""
 
     day: str
     purpose: str
@@ -824,6 +824,8 @@ def from_usage(usage: Usage) -> UsageObject:
         known.input_tokens += line.input_tokens
         known.output_tokens += line.output_tokens
         known.failed += line.calls if line.state == "failed" else 0
+        if line.cost is not None:
+            known.cost = (known.cost or 0.0) + line.cost
     return UsageObject(
         calls=list(sums.values()),
         recall=[
