@@ -9,7 +9,7 @@ import pytest
 from recollect.domain import Caller, parse_ref
 from recollect.engine.core import Engine
 from recollect.engine.exports import choices_of, leaving, own_choices
-from recollect.errors import Conflict, Invalid, NotFound
+from recollect.errors import Conflict, Invalid, NotFound, RateLimited
 from recollect.server import Server
 from recollect.trade.archive import LINES, write, writing
 from recollect.trade.errors import Unreadable
@@ -137,13 +137,20 @@ async def test_what_has_ended_is_exported_only_when_asked_for(
         assert {"state", "turn", "message"} & {each["type"] for each in lines} == set()
 
 
-async def test_one_user_has_one_export_under_way(engine: Engine, caller: Caller) -> None:
+async def test_one_user_has_one_export_under_way_and_the_house_two(
+    engine: Engine, caller: Caller
+) -> None:
     choices = await own_choices(engine, caller)
+    others = [await own_choices(engine, await new_caller(engine)) for _ in range(2)]
     async with leaving(engine, choices):
         with pytest.raises(Conflict):
             async with leaving(engine, choices):
                 pass
-    async with leaving(engine, choices):
+        async with leaving(engine, others[0]):
+            with pytest.raises(RateLimited):
+                async with leaving(engine, others[1]):
+                    pass
+    async with leaving(engine, choices), leaving(engine, others[1]):
         pass
 
 

@@ -28,10 +28,18 @@ class NoBytes:
         return None
 
 
-async def brought(engine: Engine, caller: Caller, source: str, path: Path) -> Report:
+async def brought(
+    engine: Engine, caller: Caller, source: str, path: Path, *, learns: bool = False
+) -> Report:
     """What became of a file of another system."""
     make = Maker(source, caller.workspace_id, caller.user_id, engine.now(), scope=Scope.WORKSPACE)
-    target = Target(caller.workspace_id, caller.org_id, owner=caller.user_id, is_to_segment=True)
+    target = Target(
+        caller.workspace_id,
+        caller.org_id,
+        owner=caller.user_id,
+        is_to_segment=True,
+        is_to_learn=learns,
+    )
     with find(path) as found:
         lines = SOURCES[source](found, make)
         report = await take_in(engine, target, lines, attachments=NoBytes())
@@ -219,6 +227,29 @@ async def test_chatgpt_keeps_the_branch_in_sight_and_what_was_remembered(
     # What was said becomes memory as any conversation does.
     await Worker(engine, slots=2).run_until_empty()
     assert any(each["thread_id"] == thread["id"] for each in await kept_memories(engine, caller))
+
+
+async def test_what_the_user_said_is_learnt_from_once_if_asked(
+    engine: Engine, caller: Caller, tmp_path: Path
+) -> None:
+    talk = {
+        "uuid": "t",
+        "chat_messages": [
+            {"uuid": "a", "sender": "human", "text": "I live in Oslo.", "created_at": "2025-01-02"},
+            {"uuid": "b", "sender": "assistant", "text": "I live in the cloud."},
+        ],
+    }
+    path = written(tmp_path / "conversations.json", [talk])
+
+    for _ in range(2):
+        await brought(engine, caller, "claude", path, learns=True)
+        await Worker(engine, slots=2).run_until_empty()
+
+    learnt = [
+        each for each in await kept_memories(engine, caller) if each["scope"] == Scope.WORKSPACE
+    ]
+    assert [each["quote"] for each in learnt] == ["I live in Oslo."]
+    assert learnt[0]["valid_from"].startswith("2025-01-02")
 
 
 CLAUDE: list[Object] = [

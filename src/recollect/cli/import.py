@@ -83,6 +83,12 @@ def add(commands: Commands) -> None:
         help="who sees memories of other systems: their user alone (global), or the workspace",
     )
     parser.add_argument(
+        "--learn",
+        action="store_true",
+        help="also learn from what the user said in other systems' conversations; with a chat "
+        "model configured, every such message is a question to it",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="do all of it, report, and undo it at the end"
     )
     parser.add_argument(
@@ -170,6 +176,7 @@ async def _target(engine: Engine, asked: argparse.Namespace) -> tuple[Target, Wo
         owner=owner,
         new_ids=asked.new_ids and is_ours,
         is_to_segment=not is_ours,
+        is_to_learn=asked.learn and not is_ours,
     )
     return target, workspace
 

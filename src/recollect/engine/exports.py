@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -22,13 +23,16 @@ from recollect.engine.contexts import Context
 from recollect.engine.core import Engine
 from recollect.engine.reach import reach_of
 from recollect.engine.records import FORMAT
-from recollect.errors import Conflict, Invalid, NotFound
+from recollect.errors import Conflict, Invalid, NotFound, RateLimited
 from recollect.store import assets, documents, events, exports, files, identity, imports
 from recollect.store.exports import Choice
 from recollect.store.identity import Workspace
 from recollect.store.pool import Db, turn_to
 
 Line = dict[str, Any]
+
+# When to ask again while others are at it.
+_FULL = timedelta(seconds=10)
 
 
 class Leaving:
@@ -100,6 +104,8 @@ async def leaving(engine: Engine, choices: Sequence[Choice]) -> AsyncGenerator[L
     async with engine.pool.snapshot(first.workspace_id) as db:
         if first.sight and not await exports.is_only(db, first.sight.user_id):
             raise Conflict("Another export of yours is under way.", is_passing=True)
+        if first.sight and not await exports.has_room(db):
+            raise RateLimited(_FULL)
         export = Leaving(engine, db, choices)
         yield export
     for choice in choices:

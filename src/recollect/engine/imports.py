@@ -8,13 +8,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, Protocol
 from uuid import UUID, uuid5
 
 from recollect.domain import (
+    Caller,
     MemoryId,
     OrgId,
+    Right,
+    ThreadId,
     UserId,
     WorkspaceId,
     code_from,
@@ -22,15 +26,16 @@ from recollect.domain import (
 from recollect.engine import spaces
 from recollect.engine.core import Engine
 from recollect.engine.documents import READ
+from recollect.engine.learning import DISTIL, Said, lesson_of
 from recollect.engine.messages import SEGMENT
 from recollect.engine.pieces import take_in as take_in_pieces
 from recollect.engine.records import KINDS, REFERENCES, Broken, checked
 from recollect.engine.save import content_digest, kind_of, text_to_index
 from recollect.engine.words import terms
-from recollect.store import events, imports, jobs, words
+from recollect.store import events, imports, jobs, lessons, words
 from recollect.store.imports import Row
 from recollect.store.jobs import NewJob
-from recollect.store.pool import Db, savepoint
+from recollect.store.pool import Db, savepoint, together
 
 _MOST_ROWS = 200
 _MOST_BYTES = 4 * 1024 * 1024
@@ -92,6 +97,8 @@ class Target:
     new_ids: bool = False
     # Conversations that were never cut into memories: the segmenter shall look at them.
     is_to_segment: bool = False
+    # And what the user said in them shall be learnt from, as from any turn.
+    is_to_learn: bool = False
 
 
 @dataclass(slots=True)
@@ -350,11 +357,31 @@ class _Intake:
             is_due = kind == "message" and self._target.is_to_segment
             ids = [row["thread_id"] for row in kept]
             await imports.recount(db, workspace_id, ids, is_due=is_due, now=now)
+        if kind == "message" and self._target.is_to_learn:
+            await self._learn(db, kept)
         if kind == "document":
             await jobs.enqueue(db, workspace_id, [READ], now)
         is_open = kind == "thread" and any(row["segment_due_at"] for row in kept)
         if is_open or (kind == "message" and self._target.is_to_segment):
             await jobs.enqueue(db, workspace_id, [NewJob(SEGMENT)], now)
+
+    async def _learn(self, db: Db, kept: Sequence[Row]) -> None:
+        """Queue what the user said in messages that are new; each is learnt from once."""
+        target, now = self._target, self._engine.now()
+        assert target.owner
+        owner = Caller(target.org_id, target.owner, target.workspace_id, frozenset(Right))
+        async with together(db):
+            for row in kept:
+                if row["role"] == "user" and row["content"].strip():
+                    said = Said(
+                        row["content"],
+                        source="import",
+                        said_at=datetime.fromisoformat(row["created_at"]),
+                        thread_id=ThreadId(UUID(row["thread_id"])),
+                        key=f"import:{row['id']}",
+                    )
+                    await lessons.add(db, target.workspace_id, lesson_of(owner, said), now)
+        await jobs.enqueue(db, target.workspace_id, [DISTIL], now)
 
     async def _take_attachment(self, db: Db, kind: str, line: Line, row: Row) -> None:
         """Keep something that has bytes with them, whole or not at all."""
