@@ -54,6 +54,21 @@ def test_who_there_is_can_be_arranged_beside_a_running_server(house: Running) ->
         assert shown in said(house, *words)
 
 
+def test_a_lost_password_is_replaced_and_signs_its_owner_out(house: Running) -> None:
+    said(house, "user", "create", "edith")
+    password = said(house, "user", "password", "edith").strip()
+
+    with httpx2.Client(base_url=house.url, timeout=30) as http:
+        entered = http.post("/login", json={"username": "edith", "password": password})
+        inside = http.get("/chat/api/me").status_code
+        another = said(house, "user", "password", "edith").strip()
+        after = http.get("/chat/api/me").status_code
+        again = http.post("/login", json={"username": "edith", "password": another})
+
+    assert (entered.status_code, inside, after, again.status_code) == (204, 200, 401, 204)
+    assert refused(house, "user", "password", "nobody") == "recollect: There is no such user.\n"
+
+
 def test_what_is_not_there_or_taken_is_said_plainly(house: Running) -> None:
     said(house, "workspace", "create", "research")
 

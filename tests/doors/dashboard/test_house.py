@@ -12,6 +12,7 @@ from recollect.engine.documents import keep_artifact
 from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.link import Link, link
 from recollect.engine.save import Save, save
+from recollect.settings import Price
 from recollect.store import identity, jobs
 from recollect.store.jobs import NewJob
 from recollect.worker import Worker
@@ -206,7 +207,9 @@ async def test_jobs_are_seen_and_buried_ones_tried_again(desk: Desk, clock: Cloc
 async def test_S54_usage_is_told_by_day_failures_included(
     modelled: Desk, endpoint: Endpoint, clock: Clock
 ) -> None:
-    await turn(modelled, "Hello?")
+    priced = replace(modelled.engine, prices={"m1": Price(2.0, 4.0)})
+    async with await browse(serve(priced), priced, modelled.caller) as http:
+        await turn(replace(modelled, http=http), "Hello?")
     endpoint.script = [Raw([b"data: x\n\n"], breaks=True)]
     await turn(modelled, "And now?")
     clock.advance(timedelta(days=1))
@@ -221,7 +224,7 @@ async def test_S54_usage_is_told_by_day_failures_included(
         ("2026-03-02", 1, 0),
     ]
     assert turns[0]["input_tokens"] == 10
-    assert turns[0]["cost"] is None
+    assert turns[0]["cost"] == pytest.approx(10 * 2 / 1e6 + 5 * 4 / 1e6)
     assert [(each["day"], each["count"]) for each in found["recall"]] == [
         ("2026-03-01", 1),
         ("2026-03-02", 1),

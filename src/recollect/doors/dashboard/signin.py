@@ -29,7 +29,12 @@ CookiesOf = Annotated[Cookies, Depends(_cookies)]
 router = APIRouter(responses=RESPONSES)
 
 
-@router.post("/login", status_code=204, response_model=None)
+@router.post(
+    "/login",
+    status_code=204,
+    response_model=None,
+    responses={401: {"model": wire.ErrorObject, "description": "They do not fit."}},
+)
 async def sign_in(request: Request, cookies: CookiesOf, body: wire.Credentials) -> Response:
     """Sign in; the cookie of before, if there is one, is dead."""
     check_own_page(request.method, request.headers)
