@@ -15,6 +15,7 @@ from recollect.domain import (
     Memory,
     MemoryId,
     Message,
+    Origin,
     Ref,
     Right,
     View,
@@ -128,7 +129,7 @@ async def look_for(
 
 def source_type(memory: Memory) -> str:
     """Who put a memory there: a person, a model, or a kind of turn."""
-    if memory.origin == "user":
+    if memory.origin is Origin.USER:
         return "user"
     label = memory.origin_label or ""
     return label if label.startswith("auto_") else "model"

@@ -481,3 +481,31 @@ async def test_R009_what_people_and_models_save_is_one_list(
     kinds = {each["content"]: each["source_type"] for each in found}
     assert kinds["Bob keeps bees"] == "model"
     assert kinds["The office is in Bonn"] == kinds["Cy rides a bicycle"] == "user"
+
+
+async def test_R109_R110_R113_each_way_of_saving_keeps_where_it_came_from(
+    modelled: Desk, endpoint: Endpoint
+) -> None:
+    endpoint.script = [
+        Say(None, calls=[Call("x_save_memory", {"content": "Bob keeps bees"})]),
+        Say("Noted."),
+    ]
+    await turn(modelled, "Bob keeps bees.")
+    await modelled.remember("The office is in Bonn")
+    await modelled.remember_here(messageId=f"msg_{modelled.message.code}")
+    await modelled.remember_here(content="Cy rides a bicycle")
+
+    found = {each["content"]: each for each in await modelled.listed()}
+
+    chat, message = f"chat_{modelled.thread.code}", f"msg_{modelled.message.code}"
+    came_from = {
+        content: (each["source_chat_id"], each["source_message_id"])
+        for content, each in found.items()
+    }
+    assert came_from == {
+        "Bob keeps bees": (chat, None),
+        "The office is in Bonn": (None, None),
+        DEADLINE: (chat, message),
+        "Cy rides a bicycle": (chat, None),
+    }
+    assert {each["source_type"] for each in found.values()} == {"model", "user"}

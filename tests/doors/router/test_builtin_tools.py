@@ -109,7 +109,7 @@ async def test_R017_a_near_duplicate_is_skipped_and_the_old_one_returned(
     assert f"mem_{row['code']}" in second
 
 
-async def test_R018_R024_the_documents_examples_replay(
+async def test_R018_R024_R025_R026_R027_the_documents_examples_replay(
     routed: Routed, embedder: StubEmbedder
 ) -> None:
     content = "User prefers responses in bullet-point format"
@@ -121,7 +121,6 @@ async def test_R018_R024_the_documents_examples_replay(
 
     [row] = await stored(routed)
     assert row["category"] == "preference"
-    # R025 to R027
     with pytest.raises(ValueError, match="Expecting"):
         json.loads(told)
     assert told.splitlines() == [

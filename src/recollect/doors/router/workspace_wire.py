@@ -8,9 +8,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, Strict
 
-from recollect.domain import Caller, Memory, Origin, Ref, WorkspaceId, parse_ref
+from recollect.domain import Caller, Memory, Ref, WorkspaceId, parse_ref
 from recollect.doors.values import Body, Parameters, iso
 from recollect.engine.learn import Row
+from recollect.engine.shelf import source_type
 from recollect.engine.workspace_search import Kind, Result, title_of
 from recollect.engine.workspaces import Place
 from recollect.errors import Invalid, NotFound
@@ -164,19 +165,12 @@ def from_memory(memory: Memory) -> MemoryObject:
         content=memory.content,
         summary=memory.summary,
         category=memory.category,
-        source_type=source_type(memory.origin, memory.origin_label),
+        source_type=source_type(memory),
         source_chat_id=f"chat_{memory.thread_code}" if memory.thread_code else None,
         workspace_id=workspace_id(memory.workspace_id),
         created_at=iso(memory.created_at),
         updated_at=iso(memory.updated_at),
     )
-
-
-def source_type(origin: Origin, label: str | None) -> str:
-    """Who put it there: `user`, `model`, or `auto_` and the kind of turn."""
-    if origin is Origin.USER:
-        return "user"
-    return label if label and label.startswith("auto_") else "model"
 
 
 def from_result(result: Result) -> FoundObject:
