@@ -2,8 +2,8 @@
 
 import json
 
-import openai
 import pytest
+from openai.types.chat import ChatCompletionChunk
 
 from recollect.engine import inject
 from tests.doors.router.conftest import Routed
@@ -99,5 +99,5 @@ async def test_N20_streams_are_data_lines_that_end_with_done(routed: Routed) -> 
         # What is ours alone is named so that no client takes it for the API's.
         own = {"id", "object", "created", "model", "choices", "usage", "system_fingerprint"}
         assert all(name in own or name.startswith("x_") for name in chunk)
-        openai.types.chat.ChatCompletionChunk.model_validate(chunk)
+        ChatCompletionChunk.model_validate(chunk)
     assert [each async for each in events_of(answer)][-1] == "[DONE]"
