@@ -6,6 +6,8 @@ UV_VERSION := 0.13.7
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 READY := .venv/.ready
+# What running takes, without what only tests and benchmarks do.
+RUNS := .venv/.runs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve work test quick pgbouncer-test browser screenshots lint types format conformance bench retrieval clean
@@ -15,10 +17,10 @@ help: ## show this list
 
 setup: $(READY) ## install everything into .venv
 
-serve: $(READY) ## run Recollect on http://127.0.0.1:8484
+serve: $(RUNS) ## run Recollect on http://127.0.0.1:8484
 	@$(RUN) recollect serve $(ARGS)
 
-work: $(READY) ## run background workers alone
+work: $(RUNS) ## run background workers alone
 	@$(RUN) recollect work $(ARGS)
 
 test: $(READY) browser lint types ## run every check and every test
@@ -63,6 +65,11 @@ clean: ## remove what setup made
 
 $(READY): pyproject.toml uv.lock | $(filter .tools/%,$(UV))
 	$(UV) sync --frozen
+	@touch $@ $(RUNS)
+
+# Takes nothing away from a .venv that has more.
+$(RUNS): pyproject.toml uv.lock | $(filter .tools/%,$(UV))
+	$(UV) sync --frozen --inexact --no-group dev
 	@touch $@
 
 .tools/bin/uv:

@@ -13,6 +13,7 @@ import structlog
 
 from recollect.embedded import Attached, CannotStart, attach, default_data_dir
 from recollect.engine.core import Engine
+from recollect.engine.retelling import retold
 from recollect.engine.segmentation import Rules
 from recollect.errors import Unavailable
 from recollect.models import librarian
@@ -82,7 +83,7 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
     """An engine on a migrated database."""
     pool = Pool(database.url, size=settings.pool_size, behind_pgbouncer=settings.pgbouncer)
     embedders = assemble(settings, LazyBuiltin(settings.weights_dir, data_dir(settings) / "models"))
-    chats = assemble_chats(settings, {librarian.NAME: librarian.Librarian()})
+    chats = assemble_chats(settings, {librarian.NAME: librarian.Librarian(retell=retold)})
     try:
         await pool.open()
         yield Engine(

@@ -6,6 +6,7 @@ import pytest
 
 from recollect.engine.distiller import distilled
 from recollect.engine.learn import gate, read_candidates
+from recollect.engine.retelling import retold
 from recollect.engine.secrets import redacted
 from recollect.errors import Unavailable
 
@@ -190,3 +191,19 @@ def test_orders_wait_for_a_person_and_advice_does_not() -> None:
 
     assert order.waits == "instruction"
     assert kind.waits is None
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("I am allergic to peanuts.", "The user is allergic to peanuts."),
+        ("My sister lives in Lisbon.", "The user's sister lives in Lisbon."),
+        ("The office is in Bonn.", "The office is in Bonn."),
+    ],
+)
+def test_what_somebody_says_of_themselves_is_retold_and_the_rest_is_not(
+    said: str, told: str
+) -> None:
+    assert retold(said) == told
+    # So that what is learnt from the same words is the same memory.
+    assert all(each.content == told for each in distilled(f"Remember that {said}", SAID_AT))

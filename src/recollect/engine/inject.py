@@ -1,6 +1,7 @@
 """What a turn is told from memory, without being asked: found, or not, in bounded time."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -9,8 +10,9 @@ from typing import Any
 
 import structlog
 
-from recollect.domain import Caller, Memory, MemoryId, Right
+from recollect.domain import Caller, Memory, MemoryId, Ref, Right
 from recollect.engine.builtins import Context
+from recollect.engine.channels import Channel
 from recollect.engine.core import Engine
 from recollect.engine.fence import fenced, new_suffix, stable_suffix, unfenced
 from recollect.engine.prompt import text_of, user_places
@@ -27,6 +29,11 @@ _MOST_RECALLED = 8
 _MOST_STABLE = 30
 # Of a longer message the beginning says what it is about.
 _LONGEST_QUERY = 4_000
+
+# A conversation's summary says whose words its sentences are.
+_SPEAKER = re.compile(r"^[^:\n]{1,60} (?:says|asks): ")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_BETWEEN = re.compile(r"\W+")
 
 _log = structlog.get_logger(__name__)
 
@@ -109,6 +116,7 @@ async def _remember(
     injection, is_degraded = None, False
     if now_at is not None:
         hits, is_degraded = await _recalled(engine, caller, context, messages[now_at], told)
+        hits = [hit for hit in hits if not _is_said(hit.memory, context, messages[:now_at])]
     recalled = [hit.memory for hit in hits]
     if now_at is not None and recalled:
         injection = _injection(placed.get(places[now_at]), places[now_at], recalled)
@@ -142,6 +150,27 @@ async def _recalled(
     )
     found = await recall(engine, caller, ask)
     return [hit for hit in found.hits if hit.memory.id not in told], found.is_degraded
+
+
+def _is_said(memory: Memory, context: Context, earlier: Sequence[Message]) -> bool:
+    """Whether the conversation that it is from already says it, word for word, in this prompt."""
+    if not _is_of(memory, context.channel):
+        return False
+    prompt = _bare(" ".join(text_of(each.get("content")) for each in earlier))
+    said = [_bare(_SPEAKER.sub("", part)) for part in _SENTENCE_END.split(memory.content)]
+    return all(part in prompt for part in said)
+
+
+def _is_of(memory: Memory, channel: Channel | None) -> bool:
+    if channel is None or memory.thread_code is None:
+        return False
+    ref = channel.ref or Ref()
+    is_named = ref.code is not None and memory.thread_code.startswith(ref.code)
+    return is_named or ref.id == memory.thread_id or memory.thread_label == channel.name
+
+
+def _bare(text: str) -> str:
+    return _BETWEEN.sub(" ", text).strip().casefold()
 
 
 def _injection(before: Injection | None, place: bytes, recalled: Sequence[Memory]) -> Injection:

@@ -61,6 +61,11 @@ _UNCHANGED = _words(
 _THEIR_WORDS = re.compile(r"\bI\b|\b(?:my|me|mine)\b", re.IGNORECASE)
 
 
+def retold(text: str) -> str:
+    """What the user says of themselves, as another would tell it; anything else as it stands."""
+    return third_person(text, "The user") if _THEIR_WORDS.search(text) else text
+
+
 def third_person(sentence: str, speaker: str) -> str:
     """What somebody says of themselves, as another would tell it."""
     if not _THEIR_WORDS.search(sentence):

@@ -18,6 +18,8 @@ from recollect.models.chat import CHAT, Answer
 
 NAME = "recollect-librarian"
 Object = dict[str, Any]
+# How it puts what it was told to remember: "I" is somebody else in the next chat.
+Retell = Callable[[str], str]
 
 _SAVE = ("x_save_memory", "save_memory")
 _RECALL = ("x_recall_memory", "recall_memory")
@@ -60,8 +62,9 @@ class _Reply:
 class Librarian:
     """Answers chat completions, streamed or whole."""
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, now: Callable[[], float] = time.time, retell: Retell = str) -> None:
         self._now = now
+        self._retell = retell
 
     @property
     def takes_tools(self) -> bool:
@@ -86,7 +89,8 @@ class Librarian:
         if wanted != "text":
             yield _refusal(f"{NAME} is no language model and cannot write JSON to a schema.")
             return
-        reply = answer(messages, _offered(request), request.get("tool_choice"))
+        choice = request.get("tool_choice")
+        reply = answer(messages, _offered(request), choice, retell=self._retell)
         head: Object = {
             "id": "chatcmpl-" + hashlib.sha256(body).hexdigest()[:24],
             "created": int(self._now()),
@@ -110,7 +114,13 @@ class Librarian:
         """There is nothing to let go of."""
 
 
-def answer(messages: Sequence[Object], offered: Sequence[str], choice: Any = None) -> _Reply:
+def answer(
+    messages: Sequence[Object],
+    offered: Sequence[str],
+    choice: Any = None,
+    *,
+    retell: Retell = str,
+) -> _Reply:
     """What the librarian says, or which tool it calls first."""
     last = max((i for i, each in enumerate(messages) if each.get("role") == "user"), default=-1)
     prompt = "\n".join(_text(each.get("content")) for each in messages)
@@ -125,7 +135,7 @@ def answer(messages: Sequence[Object], offered: Sequence[str], choice: Any = Non
     recall = next((name for name in _RECALL if name in offered), None)
     told = _REMEMBER.match(said)
     if told and save and not said.endswith("?"):
-        return _Reply(call=(save, {"content": _sentence(told["what"])}))
+        return _Reply(call=(save, {"content": retell(_sentence(told["what"]))}))
     if _QUESTION.search(said):
         if recall:
             return _Reply(call=(recall, {"query": said[:1_000]}))

@@ -100,6 +100,18 @@ async def test_R003_a_save_is_there_for_the_next_turn_of_any_chat(routed: Routed
     assert KNOWN in routed.last.prompt
 
 
+async def test_what_the_conversation_itself_says_is_not_told_again(routed: Routed) -> None:
+    here = {"X-Recollect-Thread": "a"}
+    told = f"Remember this: {KNOWN}"
+    routed.upstream.script = [Say(None, [Call("x_save_memory", {"content": KNOWN})])]
+    await routed.chat(told, headers=here)
+
+    await routed.chat(told, said("Saved."), ASKED, headers=here)
+    assert routed.last.prompt.count(KNOWN) == 1
+    await routed.chat(ASKED, headers=here)
+    assert KNOWN in routed.last.prompt
+
+
 async def test_R002_another_workspace_is_not_read(routed: Routed) -> None:
     await routed.remember(KNOWN)
     stranger: Caller = await neighbour(routed.engine, routed.caller)
