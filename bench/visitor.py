@@ -12,6 +12,9 @@ _PATIENCE_SECONDS = 60.0
 class Visitor(asyncio.Protocol):
     """One connection; a request goes out and its answer is awaited before the next one."""
 
+    # Some doors know a key by another header.
+    is_bearer = False
+
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
@@ -25,7 +28,7 @@ class Visitor(asyncio.Protocol):
         assert self._transport
         sent = b"" if body is None else json.dumps(body).encode()
         head = (
-            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{self._credential(key)}"
             f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
         )
         self._parser = cast("Any", httptools.HttpResponseParser(self))
@@ -34,6 +37,10 @@ class Visitor(asyncio.Protocol):
         self._transport.write(head.encode() + sent)
         async with asyncio.timeout(_PATIENCE_SECONDS):
             return await self._answer
+
+    def _credential(self, key: str) -> str:
+        """The header of a door that takes keys its own way, or of one that takes bearer tokens."""
+        return f"Authorization: Bearer {key}\r\n" if self.is_bearer else f"X-API-Key: {key}\r\n"
 
     @property
     def is_closed(self) -> bool:

@@ -69,6 +69,26 @@ def test_a_lost_password_is_replaced_and_signs_its_owner_out(house: Running) -> 
     assert refused(house, "user", "password", "nobody") == "recollect: There is no such user.\n"
 
 
+def test_documents_are_added_listed_and_deleted_beside_a_running_server(
+    house: Running, tmp_path: Path
+) -> None:
+    file = tmp_path / "plover.md"
+    file.write_text("# Plover\n\nThe plover nests in March.")
+
+    made = said(house, "document", "add", str(file)).strip()
+    listed = said(house, "document", "list")
+    gone = said(house, "document", "delete", made)
+
+    assert re.fullmatch(r"cart_\w{24}", made)
+    assert made in listed
+    assert "plover.md" in listed
+    assert gone == "deleted\n"
+    assert made not in said(house, "document", "list")
+    assert refused(house, "document", "delete", made) == "recollect: There is no such document.\n"
+    missing = refused(house, "document", "add", str(tmp_path / "missing"))
+    assert "is no file that can be read" in missing
+
+
 def test_what_is_not_there_or_taken_is_said_plainly(house: Running) -> None:
     said(house, "workspace", "create", "research")
 

@@ -37,6 +37,7 @@ from recollect.engine.segments import (
 from recollect.errors import Invalid, NotFound, Unavailable
 from recollect.models.chat import Answer, Route
 from recollect.models.chats import Chats
+from recollect.store import messages
 from tests.support.chats import new_chat, say, spoken
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
@@ -233,6 +234,37 @@ async def test_what_was_deleted_is_in_no_summary(
     [after] = await made(engine, caller, chat)
     assert "4711" not in after.memory.content
     assert len(after.messages) == 5
+
+
+async def test_a_long_chat_is_segmented_without_being_loaded_whole(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each read is a page, and all reads together are the chat a few times over."""
+    count, read = 1_200, list[int]()
+    for start in range(0, count, 400):
+        new = spoken([f"Point {start + number} was settled." for number in range(400)])
+        await append(engine, caller, Ref(id=chat.id), new)
+    page = messages.page
+
+    async def counted(*args: Any, **options: Any) -> list[Message]:
+        found = await page(*args, **options)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(messages, "page", counted)
+    await segment_threads(engine, caller.workspace_id, no_beat)
+
+    [[closed, most]] = await rows(
+        engine,
+        "SELECT count(*), max(messages) FROM ("
+        " SELECT count(*) AS messages FROM memory_message WHERE workspace_id = %s GROUP BY memory_id"
+        ") AS made",
+        caller.workspace_id,
+    )
+    assert closed >= count // RULES.most_messages
+    assert most <= RULES.most_messages
+    assert max(read) <= 64
+    assert sum(read) <= 4 * count
 
 
 async def test_N29_clearing_leaves_memories_without_messages(

@@ -25,6 +25,7 @@ SUMMARIES = {
     "workspace": "create, list, rename, archive and delete workspaces",
     "project": "create, list, rename, archive and delete projects, and their members",
     "agent": "create, list, rename, archive and delete agents",
+    "document": "add, list and delete documents",
     "erase": "remove a person, a thread or a key with everything made of it",
     "verify-erasure": "check that what a receipt says is gone is gone",
     "backup": "write everything into one file",

@@ -10,10 +10,13 @@ from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_command
 from recollect.compose import open_database, open_engine
+from recollect.domain import Caller
 from recollect.engine.core import Engine
 from recollect.engine.erase import Erased
-from recollect.errors import Invalid
+from recollect.engine.keys import steward
+from recollect.errors import Invalid, NotFound
 from recollect.settings import Settings
+from recollect.store import identity
 from recollect.store.migrate import migrate
 
 Act = Callable[[Engine, argparse.Namespace], Awaitable[str]]
@@ -78,6 +81,15 @@ async def opened(settings: Settings) -> AsyncGenerator[Engine]:
         await migrate(database.url)
         async with open_engine(settings, database) as engine:
             yield engine
+
+
+async def operator_in(engine: Engine, workspace: str | None) -> Caller:
+    """The operator in a workspace, by name or id; in the default one without."""
+    async with engine.pool.everywhere() as db:
+        found = await identity.find_workspace(db, workspace)
+    if len(found) != 1:
+        raise NotFound("workspace")
+    return await steward(engine, found[0].id, "operator")
 
 
 def read_file(wanted: str) -> str:

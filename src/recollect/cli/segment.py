@@ -3,15 +3,14 @@
 import argparse
 
 from recollect.cli.arguments import Commands, add_command
+from recollect.cli.houses import operator_in
 from recollect.compose import open_database, open_engine
 from recollect.domain import Caller, Ref, parse_ref
 from recollect.engine.core import Engine
-from recollect.engine.keys import steward
 from recollect.engine.segmentation import Rules
 from recollect.engine.segments import Planned, plan, resegment, segment_threads
 from recollect.errors import NotFound
 from recollect.settings import Settings
-from recollect.store import identity
 from recollect.store.migrate import migrate
 
 
@@ -42,19 +41,11 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
     async with open_database(settings) as database:
         await migrate(database.url)
         async with open_engine(settings, database) as engine:
-            caller = await _operator(engine, asked.workspace)
+            caller = await operator_in(engine, asked.workspace)
             _show(await plan(engine, caller, ref, engine.segment_rules or Rules()))
             if not asked.dry_run:
                 await _cut_anew(engine, caller, ref)
     return 0
-
-
-async def _operator(engine: Engine, workspace: str | None) -> Caller:
-    async with engine.pool.everywhere() as db:
-        found = await identity.find_workspace(db, workspace)
-    if len(found) != 1:
-        raise NotFound("workspace")
-    return await steward(engine, found[0].id, "operator")
 
 
 async def _cut_anew(engine: Engine, caller: Caller, ref: Ref) -> None:

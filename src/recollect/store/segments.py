@@ -225,13 +225,22 @@ async def rewritten(
     await db.execute(_REWRITTEN, values)
 
 
+# First which ones, then what they are: what is passed over on the way to a late page is neither
+# fetched whole nor asked for its vector. (100 from the 5,000th of 10,000 on, on a busy machine:
+# 18 ms; both at once 62.)
 _LISTED = f"""
+    WITH page AS MATERIALIZED (
+        SELECT m.id
+        FROM memory m
+        WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s AND {VISIBLE}
+        ORDER BY m.created_at, m.id
+        LIMIT %(limit)s OFFSET %(offset)s
+    )
     SELECT {COLUMNS}
-    FROM memory m
+    FROM page
+    JOIN memory m ON m.workspace_id = %(workspace_id)s AND m.id = page.id
     LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
-    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s AND {VISIBLE}
     ORDER BY m.created_at, m.id
-    LIMIT %(limit)s OFFSET %(offset)s
 """
 
 

@@ -12,17 +12,20 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
+from psycopg import sql
 
-from recollect.domain import Caller, Right
+from recollect.domain import CURRENT, Caller, Filter, Right
 from recollect.doors.informer.turns import take_turn
 from recollect.doors.informer.wire import chat_ref
 from recollect.doors.under_way import UnderWay
 from recollect.engine.core import Engine
 from recollect.engine.messages import NewMessage
+from recollect.engine.spaces import embed_query
 from recollect.models.chat import Route as ModelRoute
 from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
 from recollect.server import Server
+from recollect.store import vectors
 from recollect.worker import Worker
 from tests.engine.test_segments import ScriptedChat
 from tests.support.clock import Clock
@@ -513,6 +516,50 @@ async def test_R172_the_question_is_embedded_by_the_model_of_the_memories(
 
     assert "a question of now" in embedder.asked
     assert "a question of now" not in other.asked
+
+
+async def test_R175_a_search_reads_each_vector_of_the_chat_once_and_keeps_only_the_best(
+    http: Http, engine: Engine, caller: Caller
+) -> None:
+    """What makes 10,000 memories fast; how fast they are, `python -m bench.chat_search` shows."""
+    chat = await new_chat(http)
+    ids = await say(http, chat, "hello")
+    for number in range(60):
+        await remember(http, chat, ids, summary=f"Point {number} was settled")
+    other = await new_chat(http)
+    await remember(http, other, await say(http, other, "elsewhere"), summary="Another chat")
+    [[thread_id]] = await rows(
+        engine,
+        "SELECT thread_id FROM memory WHERE workspace_id = %s GROUP BY 1 ORDER BY count(*) DESC LIMIT 1",
+        caller.workspace_id,
+    )
+    inside = replace(caller, thread_id=thread_id)
+    wanted = Filter(thread_id=thread_id)
+    asked = await embed_query(engine, caller.workspace_id, "what was settled?")
+    assert asked
+    async with engine.reading(inside) as db:
+        query = await vectors._prepared(db, inside, asked.point, wanted, 5, CURRENT, vectors._WHOLE)
+        values = vectors._values(inside, asked.point, wanted, 5, engine.now(), CURRENT)
+        explain = sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) ") + query
+        row = await (await db.execute(explain, values)).fetchone()
+    assert row
+
+    scans = [
+        node
+        for node in nodes(row[0][0]["Plan"])
+        if node.get("Alias") == "m_1" and "memory_vector" in node.get("Relation Name", "")
+    ]
+
+    assert [(node["Actual Loops"], node["Actual Rows"]) for node in scans] == [(1, 60)]
+    [kept] = [node for node in nodes(row[0][0]["Plan"]) if node["Node Type"] == "Limit"]
+    assert kept["Actual Rows"] == 5
+
+
+def nodes(plan: Object) -> Iterator[Object]:
+    """Every step of a plan."""
+    yield plan
+    for below in plan.get("Plans", []):
+        yield from nodes(below)
 
 
 async def test_R176_a_long_list_is_walked_in_parts(http: Http, clock: Clock) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from recollect.domain import Right
+from recollect.engine.documents import keep_artifact
 from recollect.store import lessons
 from tests.doors.router.conftest import Object, Routed
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for
+from tests.support.papers import upload, work
 from tests.support.tools import rows
 from tests.support.upstream import Call, Raw, Say, events_of
 
@@ -384,3 +386,26 @@ async def test_N21_what_opts_into_other_tools_passes_and_memory_needs_no_opting(
 
     assert routed.last.json["web_search_options"] == asked
     assert routed.last.tools == [SAVE, RECALL, SEARCH]
+
+
+async def test_R005_R006_N18_one_call_answers_memories_chunks_and_artifacts(
+    routed: Routed, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "q": at_cosine(1.0),
+        "A": at_cosine(0.7, turn=1),
+        "B": at_cosine(0.9, turn=2),
+        "C": at_cosine(0.8, turn=3),
+    }
+    await routed.remember("A", category="fact")
+    await upload(routed.engine, routed.caller, "b.txt", "B")
+    await keep_artifact(routed.engine, routed.caller, "c.md", "C")
+    await work(routed.engine)
+
+    told = await called(routed, SEARCH, {"query": "q"})
+
+    assert re.findall(r"\d\. \*\*(\w+?_)\w{24}\*\* \((.*), score .*\)\n(.*)", told) == [
+        ("cart_", "document, b.txt", "B"),
+        ("cart_", "artifact, c.md", "C"),
+        ("mem_", "memory, fact", "A"),
+    ]

@@ -1,0 +1,168 @@
+"""How long a search in one chat takes, by the number of its memories: over HTTP, as a client asks.
+
+    python -m bench.chat_search --sizes 10000,100000
+    python -m bench.chat_search --sizes 10000 --data DIR
+
+What the columns mean and how to read them: `bench/README.md`.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import uvloop
+
+from bench import house, settle
+from bench.house import Server
+from bench.seed import Tenant, fill
+from bench.texts import questions
+from bench.visitor import Visitor, visit
+from recollect.embedded import Attached, attach
+
+# Until every connection of the server has its plans.
+_WARM = 50
+_LISTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to measure."""
+
+    sizes: Sequence[int]
+    questions: int
+    data_dir: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Where to ask."""
+
+    id: str
+    key: str
+
+
+def main() -> None:
+    options = _options()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
+        f"Python {platform.python_version()}; {options.questions} questions a size\n"
+    )
+    print("| memories | search p50 | p95 | p99 | list at 0 p50 | list in the middle p50 | ms |")
+    print("|---:|---:|---:|---:|---:|---:|---|", flush=True)
+    uvloop.run(_run(options))
+
+
+async def _run(options: Options) -> None:
+    with house.base(options.data_dir) as base:
+        for size in sorted(options.sizes):
+            data_dir = base / f"chat-{size}"
+            server = await house.start(data_dir)
+            try:
+                with await asyncio.to_thread(attach, data_dir) as attached:
+                    chat = await _filled(attached, server, size)
+                    print(await _measured(server, chat, size, options), flush=True)
+            finally:
+                await house.stop(server)
+
+
+async def _filled(attached: Attached, server: Server, size: int) -> Chat:
+    """A chat with so many memories; one that a run before this has left is asked again."""
+    async with house.engine(attached) as engine:
+        [tenant] = await settle.tenants(engine) or await settle.settle(engine, server.port, 1)
+        there = await settle.count(attached.admin_url)
+        if there < size:
+            embedder = engine.embedders.configured(None)
+            await fill(attached.admin_url, [tenant], size - there, embedder)
+        chat = await _chat(server, tenant)
+        await _belongs_to(attached.admin_url, chat, tenant.id)
+        await settle.looked_after(engine, attached.admin_url)
+    return chat
+
+
+async def _chat(server: Server, tenant: Tenant) -> Chat:
+    visitor = await _bearer(server)
+    status, answer = await visitor.ask("POST", "/api/chats", key=tenant.key, body={"name": "long"})
+    visitor.close()
+    assert status == 201, answer
+    return Chat(json.loads(answer)["id"], tenant.key)
+
+
+async def _bearer(server: Server) -> Visitor:
+    visitor = await visit(server.port)
+    visitor.is_bearer = True
+    return visitor
+
+
+async def _belongs_to(url: str, chat: Chat, workspace_id: UUID) -> None:
+    """Make the workspace's memories the chat's own, as the segmenter would have made them."""
+    async with await psycopg.AsyncConnection.connect(url) as db:
+        code = chat.id.removeprefix("chat-")
+        row = await (
+            await db.execute("SELECT id FROM thread WHERE starts_with(code, %s)", [code])
+        ).fetchone()
+        assert row
+        for table in ("memory", "memory_vector"):
+            await db.execute(
+                f"UPDATE {table} SET thread_id = %s, scope = 'thread' WHERE workspace_id = %s",  # pyright: ignore[reportArgumentType]
+                [row[0], workspace_id],
+            )
+        await db.commit()
+        await db.set_autocommit(True)
+        await db.execute("VACUUM ANALYZE")
+
+
+async def _measured(server: Server, chat: Chat, size: int, options: Options) -> str:
+    visitor = await _bearer(server)
+    asked = list(islice(cycle(questions("chat search")), options.questions))
+    search = f"/api/chats/{chat.id}/memories/search"
+    for question in asked[:_WARM]:
+        await _timed(visitor, chat, "POST", search, {"query": question})
+    searches = [
+        await _timed(visitor, chat, "POST", search, {"query": question}) for question in asked
+    ]
+    lists: list[float] = []
+    for start in (0, size // 2):
+        path = f"/api/chats/{chat.id}/memories?start={start}&limit={_LISTED}"
+        times = [await _timed(visitor, chat, "GET", path) for _ in range(20)]
+        lists.append(_share(times, 0.5))
+    visitor.close()
+    shown = [_share(searches, share) for share in (0.5, 0.95, 0.99)] + lists
+    return f"| {size:,} | " + " | ".join(f"{each:.1f}" for each in shown) + " | |"
+
+
+async def _timed(visitor: Visitor, chat: Chat, method: str, path: str, body: Any = None) -> float:
+    began = perf_counter()
+    status, answer = await visitor.ask(method, path, key=chat.key, body=body)
+    took = perf_counter() - began
+    assert status == 200, answer
+    return took * 1_000
+
+
+def _share(times: Sequence[float], share: float) -> float:
+    return sorted(times)[round(share * (len(times) - 1))]
+
+
+def _options() -> Options:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="10000", help="numbers of memories, with commas")
+    parser.add_argument("--questions", type=int, default=300)
+    parser.add_argument("--data", type=Path, help="keep the databases here and use them again")
+    told = parser.parse_args()
+    sizes = [int(each) for each in told.sizes.split(",")]
+    return Options(sizes, told.questions, told.data)
+
+
+if __name__ == "__main__":
+    main()
