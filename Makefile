@@ -10,7 +10,7 @@ READY := .venv/.ready
 RUNS := .venv/.runs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve work test quick pgbouncer-test browser screenshots lint types format conformance bench retrieval clean
+.PHONY: help setup serve work test quick pgbouncer-test clients browser screenshots lint types format conformance bench retrieval clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,14 @@ browser: $(READY) ## find the Chromium that the tests of the page need, or insta
 screenshots: $(READY) browser ## show every page, light and dark, wide and narrow, in docs/screenshots
 	$(RUN) python -m tests.support.screenshots $(ARGS)
 
+clients: $(READY) ## run clients that need npm and a source distribution; you bring npm
+	@command -v npm >/dev/null || { echo "Install Node with npm first."; exit 1; }
+	cd tests/clients/ai_sdk && npm ci --ignore-scripts --no-audit --no-fund
+	$(UV) venv --quiet --allow-existing .clients/venv
+	$(UV) pip install --quiet --python .clients/venv 'openai[aiohttp]==3.49.0' pytest pytest-asyncio pytest-xdist rich pip
+	.clients/venv/bin/python -m pip download --quiet --no-deps --no-binary openai --dest .clients openai==3.49.0
+	$(RUN) pytest -rP tests/clients/with_*.py $(ARGS)
+
 lint: $(READY) ## style, bans and the direction of imports
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
@@ -61,7 +69,7 @@ bench: $(READY) ## load, latency and floor, over HTTP, in one run
 	$(RUN) python -m bench.load $(ARGS)
 
 clean: ## remove what setup made
-	rm -rf .venv .tools
+	rm -rf .venv .tools .clients tests/clients/ai_sdk/node_modules
 
 $(READY): pyproject.toml uv.lock | $(filter .tools/%,$(UV))
 	$(UV) sync --frozen

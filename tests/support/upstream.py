@@ -160,6 +160,7 @@ class Endpoint:
         self.asked: list[Asked] = []
         self.script: list[Script] = []
         self.otherwise: Script = Say()
+        self.models = ["m1"]
         self.url = ""
         self.hung_up = threading.Event()
 
@@ -179,7 +180,10 @@ class Endpoint:
         if scope["path"].endswith("/models"):
             listed = {
                 "object": "list",
-                "data": [{"id": "m1", "object": "model", "created": 1, "owned_by": "up"}],
+                "data": [
+                    {"id": name, "object": "model", "created": 1, "owned_by": "up"}
+                    for name in dict.fromkeys(self.models)
+                ],
             }
             await _send(send, 200, "application/json", {}, [json.dumps(listed).encode()])
             return

@@ -1,5 +1,6 @@
 """Responses that a later request continues: kept, found, followed back, deleted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,26 @@ async def get_response(engine: Engine, caller: Caller, response_id: str) -> Resp
         found = await responses.find(db, caller.workspace_id, response_id)
     if found is None:
         raise NotFound("response")
+    return found
+
+
+async def find_items(
+    engine: Engine, caller: Caller, answers: Mapping[str, str], subject: str | None
+) -> dict[str, Object]:
+    """Items of earlier responses by their ids, each id given with its response's.
+
+    Raises `NotFound` for one that is not this user's to continue.
+    """
+    caller.require(Right.READ)
+    found: dict[str, Object] = {}
+    async with engine.reading(caller) as db:
+        for response_id in dict.fromkeys(answers.values()):
+            response = await responses.find(db, caller.workspace_id, response_id)
+            if response and _is_theirs(response, subject):
+                items: list[Object] = [*response.input, *response.answer.get("output", [])]
+                found |= {str(item["id"]): item for item in items if "id" in item}
+    if not answers.keys() <= found.keys():
+        raise NotFound("item")
     return found
 
 

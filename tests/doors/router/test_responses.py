@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from recollect.engine.core import Engine
 from tests.doors.router.conftest import Object, Routed
-from tests.support.house import key_for, neighbour
+from tests.support.house import key_for, neighbour, new_caller
 from tests.support.upstream import Call, Raw, Say, events_of
 
 pytestmark = pytest.mark.anyio
@@ -179,7 +180,6 @@ async def test_an_answer_cut_off_is_incomplete(routed: Routed) -> None:
         {},
         {"input": 5},
         {"input": ["x"]},
-        {"input": [{"type": "item_reference", "id": "x"}]},
         {"input": "Hi", "tools": [{"type": "web_search"}]},
         {"input": "Hi", "background": True},
         {"input": "Hi", "previous_response_id": 5},
@@ -191,3 +191,33 @@ async def test_what_cannot_be_passed_on_is_refused(routed: Routed, body: Object)
 
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "invalid_request"
+
+
+async def test_items_of_an_earlier_response_are_referred_to_by_id(
+    routed: Routed, engine: Engine
+) -> None:
+    routed.upstream.script = [
+        Say("Wait.", [Call(RECALL, {"query": "A"})]),
+        Say(None, [Call("get_weather", {}, "call_w")]),
+        Say("It rains."),
+    ]
+    first = await respond(routed, "Weather?", tools=[WEATHER])
+    items = [
+        {"role": "user", "content": "Weather?"},
+        *({"type": "item_reference", "id": item["id"]} for item in first["output"]),
+        {"type": "function_call_output", "call_id": "call_w", "output": "Rain."},
+    ]
+
+    second = await respond(routed, items, tools=[WEATHER])
+
+    assert second["output"][-1]["content"][0]["text"] == "It rains."
+    told = routed.last.json["messages"]
+    assert [each["role"] for each in told] == ["user", "assistant", "tool", "assistant", "tool"]
+    foreigner = await new_caller(engine)
+    key = await key_for(engine, foreigner.workspace_id)
+    answer = await routed.http.post(
+        "/v1/responses",
+        json={"model": "m1", "input": items},
+        headers={"Authorization": f"Bearer {key}"},
+    )
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "item_not_found")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
-from recollect.domain import Right
+from recollect.domain import Caller, Right
 from recollect.doors.front import Reply
 from recollect.doors.furnish import CallerOf, EngineOf
 from recollect.doors.router.body import Sent, takes
@@ -17,8 +17,15 @@ from recollect.doors.router.errors import ErrorObject
 from recollect.doors.router.headers import ask_of, downward
 from recollect.doors.router.sinks import ChatSink, ClosingSink, Line, TurnResponse, encoded
 from recollect.doors.router.translate import chat_body, items_of, messages_of, usage_shown
+from recollect.engine.core import Engine
 from recollect.engine.responses import Response as Stored
-from recollect.engine.responses import continued, delete_response, get_response, keep_response
+from recollect.engine.responses import (
+    continued,
+    delete_response,
+    find_items,
+    get_response,
+    keep_response,
+)
 from recollect.engine.turn import Begun, Mode, Ran, run_turn
 from recollect.errors import Invalid
 
@@ -47,8 +54,8 @@ async def create_response(
 ) -> Response:
     """A response, streamed or not, to this input and whatever it continues."""
     _, body = sent
-    items = items_of(body)
     ask = ask_of(request.headers, b"", body)
+    items = await _referred(engine, caller, items_of(body), ask.subject)
     conversation = _conversation(body)
     previous_id = body.get("previous_response_id")
     if previous_id is not None and not isinstance(previous_id, str):
@@ -81,6 +88,21 @@ async def create_response(
         lambda sink: run_turn(engine, caller, ask, sink),
         lambda line: ResponseSink(line, response, keep),
     )
+
+
+async def _referred(
+    engine: Engine, caller: Caller, items: list[Object], subject: str | None
+) -> list[Object]:
+    """The items, those that only refer to one of an earlier response replaced by it."""
+    names = [str(item.get("id")) for item in items if item.get("type") == "item_reference"]
+    if not names:
+        return items
+    # An item's id holds that of its response.
+    answers = {name: f"resp_{name.partition('_')[2][:32]}" for name in names}
+    known = await find_items(engine, caller, answers, subject)
+    return [
+        known[str(item["id"])] if item.get("type") == "item_reference" else item for item in items
+    ]
 
 
 @router.get("/v1/responses/{response_id}")
@@ -184,6 +206,7 @@ class ResponseSink(ClosingSink):
         # Calls as far as they have arrived: where they stand, and what they say.
         self._calls: dict[int, tuple[int, Object]] = {}
         self._number = 0
+        self._items = 0
         self._is_streaming = False
 
     async def refused(self, begun: Begun, body: bytes) -> None:
@@ -225,7 +248,7 @@ class ResponseSink(ClosingSink):
         """A tool of the server's is shown with its result, as what it is."""
         await self._close_all()
         item: Object = {
-            "id": _new_id("mcp"),
+            "id": self._item_id("mcp"),
             "type": "mcp_call",
             "server_label": "recollect",
             "name": ran.call.name,
@@ -254,6 +277,11 @@ class ResponseSink(ClosingSink):
         }  # fmt: skip
         await self._send("response.failed", response=failed)
 
+    def _item_id(self, prefix: str) -> str:
+        """An id that says of which response the item is: a later request may refer to it."""
+        self._items += 1
+        return f"{prefix}_{str(self._response['id'])[5:]}{self._items:04x}"
+
     def _ended(self, reason: str | None, usage: Any) -> Object:
         why = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(reason or "")
         return {
@@ -267,7 +295,7 @@ class ResponseSink(ClosingSink):
     async def _say(self, text: str) -> None:
         if self._text is None:
             self._text = {
-                "id": _new_id("msg"),
+                "id": self._item_id("msg"),
                 "type": "message",
                 "status": "in_progress",
                 "role": "assistant",
@@ -286,7 +314,7 @@ class ResponseSink(ClosingSink):
             if delta["index"] not in self._calls:
                 await self._close_text()
                 new: Object = {
-                    "id": _new_id("fc"),
+                    "id": self._item_id("fc"),
                     "type": "function_call",
                     "status": "in_progress",
                     "call_id": delta.get("id") or _new_id("call"),
