@@ -231,6 +231,7 @@ async def test_a_broken_line_is_told_with_its_number_and_costs_no_other(
     orphan: Object = {"thread_id": str(uuid4()), "version": 0, "state": {}, "created_at": AT}
     lines.append({"type": "state", **orphan})
     lines.append(a_memory(user, code=good[0]["code"]))
+    lines.append(a_memory(user, key=os.urandom(10_000).hex()))
     path = write_lines(tmp_path / "broken.jsonl", *lines)
 
     report = await bring_in(engine, path, caller)
@@ -245,6 +246,7 @@ async def test_a_broken_line_is_told_with_its_number_and_costs_no_other(
     assert told[len(BROKEN) :] == [
         "its thread (`thread_id`) is neither here nor in a line before it",
         "something else here has its place, its code or its label",
+        "a value of it is more than the database takes",
     ]
     assert len(await rows_of(engine, caller.workspace_id)) > 0
 

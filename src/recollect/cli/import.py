@@ -106,14 +106,14 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
     with _telling(asked.report) as tell, _opened(asked) as source:
         async with opened(settings) as engine:
             target, workspace = await _target(engine, asked)
-            lines, attachments, left_out = source(engine, target)
+            lines, attachments, left_out, share = source(engine, target)
             report = await take_in(
                 engine,
                 target,
                 lines,
                 attachments=attachments,
                 is_dry_run=asked.dry_run,
-                watch=_Progress(),
+                watch=_Progress(share),
                 tell=tell,
             )
             report.left_out.update(left_out)
@@ -123,7 +123,9 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
     return 1 if report.refused else 0
 
 
-Source = Callable[[Engine, Target], tuple[Iterable[Line | Refusal], Attachments, Mapping[str, int]]]
+# What is to be kept, its bytes, what is left out, and which share of it has been read.
+Read = tuple[Iterable[Line | Refusal], Attachments, Mapping[str, int], Callable[[], float] | None]
+Source = Callable[[Engine, Target], Read]
 
 
 @contextmanager
@@ -131,13 +133,12 @@ def _opened(asked: argparse.Namespace) -> Generator[Source]:
     """What was named, checked before anything is touched."""
     if asked.source == _OURS:
         with reading(asked.file) as export:
-            yield lambda _, __: (decoded(export.lines), export, {})
+            share = (lambda: export.lines.tell() / export.size) if export.size else None
+            yield lambda _, __: (decoded(export.lines), export, {}, share)
         return
     with find(asked.file) as found:
 
-        def source(
-            engine: Engine, target: Target
-        ) -> tuple[Iterable[Line | Refusal], Attachments, Mapping[str, int]]:
+        def source(engine: Engine, target: Target) -> Read:
             assert target.owner
             make = Maker(
                 asked.source,
@@ -146,7 +147,7 @@ def _opened(asked: argparse.Namespace) -> Generator[Source]:
                 engine.now(),
                 scope=Scope(asked.scope),
             )
-            return SOURCES[asked.source](found, make), _NoAttachments(), make.left_out
+            return SOURCES[asked.source](found, make), _NoAttachments(), make.left_out, None
 
         yield source
 
@@ -227,14 +228,17 @@ def _telling(path: Path | None) -> Generator[Callable[[Refusal], None]]:
 class _Progress:
     """Tells every few seconds how far it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: Callable[[], float] | None) -> None:
+        self._share = share
         self._told = monotonic()
 
     def __call__(self, report: Report) -> None:
         if monotonic() > self._told + _TELL_SECONDS:
             self._told = monotonic()
             kept, known = report.kept.total(), report.known.total()
-            say(f"{kept:,} kept, {known:,} there already, {report.refused.total():,} refused")
+            read = f"{self._share():.0%} read: " if self._share else ""
+            refused = report.refused.total()
+            say(f"{read}{kept:,} kept, {known:,} there already, {refused:,} refused")
 
 
 def _show(report: Report, *, is_dry_run: bool) -> None:

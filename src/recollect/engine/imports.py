@@ -280,21 +280,26 @@ class _Intake:
         workspace_id = self._target.workspace_id
         batch = [row for _, row in placed.values()]
         kept = await imports.insert(db, workspace_id, kind, batch)
-        self.report.kept[kind] += len(kept)
-        others = {key: each for key, each in placed.items() if key not in kept}
+        self.report.kept[kind] += len(kept.new)
+        others = {key: each for key, each in placed.items() if key not in kept.new}
         if others:
-            await self._explain(db, kind, others)
-        await self._follow(db, kind, [placed[key][1] for key in kept])
-        return kept
+            await self._explain(db, kind, others, kept.unfit)
+        await self._follow(db, kind, [placed[key][1] for key in kept.new])
+        return kept.new
 
-    async def _explain(self, db: Db, kind: str, others: Mapping[str, tuple[Line, Row]]) -> None:
-        """Tell apart what was there already, what hangs on nothing, and what clashes."""
+    async def _explain(
+        self, db: Db, kind: str, others: Mapping[str, tuple[Line, Row]], unfit: set[str]
+    ) -> None:
+        """Tell apart what was there already, what hangs on nothing, what clashes or is too much."""
         known = await imports.known(
             db, self._target.workspace_id, kind, [row for _, row in others.values()]
         )
         self.report.known[kind] += len(known)
         for key, (line, row) in others.items():
-            if key not in known:
+            if key in unfit:
+                why = "a value of it is more than the database takes"
+                self.refuse(Refusal(line.where, kind, why))
+            elif key not in known:
                 self.refuse(Refusal(line.where, kind, await self._why(db, kind, row)))
 
     async def _why(self, db: Db, kind: str, row: Row) -> str:

@@ -34,7 +34,6 @@ class Field:
     check: Callable[[Any], Any]
     is_required: bool = True
     default: Any = None
-    is_nullable: bool = False
 
 
 def checked(kind: str, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,10 +42,8 @@ def checked(kind: str, raw: Mapping[str, Any]) -> dict[str, Any]:
     for name, field in KINDS[kind].items():
         value = raw.get(name)
         if value is None:
-            if name in raw and not field.is_nullable and field.is_required:
-                raise Broken(f"`{name}` is null")
             if field.is_required:
-                raise Broken(f"`{name}` is missing")
+                raise Broken(f"`{name}` is {'null' if name in raw else 'missing'}")
             found[name] = field.default
             continue
         try:
@@ -189,7 +186,7 @@ def _need(check: Callable[[Any], Any]) -> Field:
 
 
 def _may(check: Callable[[Any], Any], default: Any = None) -> Field:
-    return Field(check, is_required=False, default=default, is_nullable=True)
+    return Field(check, is_required=False, default=default)
 
 
 _NAME = _text(4 * MOST_CHARACTERS, may_be_empty=False)

@@ -5,6 +5,7 @@ something missing are left out and not returned; everything else of the batch is
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, LiteralString
 from uuid import UUID
@@ -268,22 +269,29 @@ def key_of(kind: str, row: Row) -> str:
     return " ".join(str(row[name]) for name in _KINDS[kind][2])
 
 
-async def insert(db: Db, workspace_id: WorkspaceId, kind: str, batch: Sequence[Row]) -> set[str]:
-    """Keep what can be kept; the keys of the rows that were.
+@dataclass(slots=True)
+class Kept:
+    """What became of a batch, by key; what is in neither was left out."""
 
-    A row that the database will not have costs nothing but itself.
-    """
+    new: set[str] = field(default_factory=set[str])
+    # A value of it is more than the database takes.
+    unfit: set[str] = field(default_factory=set[str])
+
+
+async def insert(db: Db, workspace_id: WorkspaceId, kind: str, batch: Sequence[Row]) -> Kept:
+    """Keep what can be kept. A row that the database will not have costs nothing but itself."""
     values = {"workspace_id": workspace_id, "rows": Jsonb(list(batch))}
     try:
         async with db.transaction():
             rows = await (await db.execute(_KINDS[kind][0], values)).fetchall()
-    except (psycopg.DataError, psycopg.IntegrityError):
+    except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded):
         if len(batch) == 1:
-            return set()
+            return Kept(unfit={key_of(kind, batch[0])})
         middle = len(batch) // 2
         first = await insert(db, workspace_id, kind, batch[:middle])
-        return first | await insert(db, workspace_id, kind, batch[middle:])
-    return {row[0] for row in rows}
+        second = await insert(db, workspace_id, kind, batch[middle:])
+        return Kept(first.new | second.new, first.unfit | second.unfit)
+    return Kept({row[0] for row in rows})
 
 
 async def known(db: Db, workspace_id: WorkspaceId, kind: str, batch: Iterable[Row]) -> set[str]:
