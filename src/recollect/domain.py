@@ -124,7 +124,8 @@ class Caller:
     def require(self, right: Right) -> None:
         """Raise `Denied` unless this caller holds the right."""
         if right not in self.rights:
-            raise Denied(f"This key lacks the `{right}` right.")
+            who = "key" if self.key_id else "account"
+            raise Denied(f"This {who} lacks the `{right}` right.")
 
 
 class Origin(StrEnum):

@@ -1,7 +1,7 @@
 """Chats of the dashboard: begun, found, ended; and a turn of talk in one of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -93,7 +93,7 @@ async def end_chat(engine: Engine, caller: Caller, ref: Ref) -> None:
         await threads.lock(db, caller.workspace_id, thread.id)
         await threads.remove(db, caller.workspace_id, thread.id)
         await engine.note(
-            db, caller, "session.ended", {}, thread_code=thread.code, subject=thread.subject
+            db, caller, "session.deleted", {}, thread_code=thread.code, subject=thread.subject
         )
 
 
@@ -146,10 +146,11 @@ def _shown(memory: Memory, note: Mapping[str, Any]) -> Shown:
     return Shown(memory, score, {"by": by} | ({} if score is None else {"score": score}))
 
 
-async def ask_of(engine: Engine, caller: Caller, ref: Ref, say: Say) -> Ask:
-    """The turn to run: what was said before, what is said now, and what is wanted of the model.
+async def prepare(engine: Engine, caller: Caller, ref: Ref, say: Say) -> tuple[Caller, Ask]:
+    """The turn to run, and as whom: what was said before, what is said now, what is wanted.
 
-    Saying the same again after an answer failed to come is the same turn, not another one.
+    Saying the same again after an answer failed to come is the same turn, not another one. What is
+    remembered of this chat alone is told once the chat itself is too long to be.
     """
     thread = await get_thread(engine, caller, ref)
     content = say.content.strip() or (_COMPACT if say.kind == "compaction" else "")
@@ -170,7 +171,7 @@ async def ask_of(engine: Engine, caller: Caller, ref: Ref, say: Say) -> Ask:
         body["model"] = say.model
     if thread.name is None and not say.is_temporary:
         await change_chat(engine, caller, ref, ChangeChat(name=_title(content)))
-    return Ask(
+    ask = Ask(
         raw=b"",
         body=body,
         mode=Mode.OFF if say.is_temporary else Mode.ON,
@@ -178,6 +179,9 @@ async def ask_of(engine: Engine, caller: Caller, ref: Ref, say: Say) -> Ask:
         kind=say.kind,
         is_awaited=not say.is_temporary,
     )
+    letters = sum(len(each.content) for each in page.messages)
+    is_all_told = not page.has_more and letters <= _MOST_LETTERS
+    return (replace(caller, thread_id=None) if is_all_told else caller), ask
 
 
 def _recent(newest_first: Sequence[Message]) -> list[dict[str, str]]:

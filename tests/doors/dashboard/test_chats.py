@@ -13,6 +13,7 @@ import pytest
 from recollect.domain import Ref
 from recollect.engine.messages import ListMessages, list_messages
 from recollect.engine.save import Save, save
+from recollect.engine.segments import MakeMemory, make_memory
 from recollect.models.chats import Chats
 from recollect.worker import Worker
 from tests.doors.dashboard.conftest import DEADLINE, Desk, Object
@@ -197,6 +198,24 @@ async def test_R001_R003_R091_what_one_chat_learnt_is_shown_in_the_next_and_why(
 
     await modelled.http.delete(f"{modelled.workspace}/memories/{memory['id']}")
     assert [each["memory_id"] for each in (await said(other))[-1]["injected"]] == [pinned["id"]]
+
+
+@pytest.mark.parametrize(("length", "is_told"), [(2, False), (45, True)])
+async def test_what_is_remembered_of_a_chat_alone_is_told_once_it_is_too_long_to_be(
+    modelled: Desk, embedder: StubEmbedder, *, length: int, is_told: bool
+) -> None:
+    await say(
+        modelled.engine, modelled.caller, modelled.thread, *(f"line {n}" for n in range(length))
+    )
+    embedder.table |= {"They spoke of tea": at_cosine(0.9), "What of tea?": at_cosine(1.0)}
+    ask = MakeMemory([Ref(id=modelled.message.id)], summary="They spoke of tea")
+    await make_memory(modelled.engine, modelled.caller, Ref(id=modelled.thread.id), ask)
+
+    events = await turn(modelled, "What of tea?")
+
+    told = [each["content"] for each in one(events, "injected")["items"]]
+    assert told == (["They spoke of tea"] if is_told else [])
+    assert len(one(events, "message.completed")["injected"]) == len(told)
 
 
 async def test_R002_a_chat_of_another_workspace_is_shown_nothing_of_it(

@@ -12,7 +12,7 @@ from recollect.doors.dashboard.turns import TurnStream
 from recollect.doors.furnish import CallerOf, EngineOf
 from recollect.doors.values import clamped
 from recollect.engine.chats import ChangeChat, change_chat
-from recollect.engine.talk import Say, ask_of, begin_chat, end_chat, list_talks, said_in
+from recollect.engine.talk import Say, begin_chat, end_chat, list_talks, prepare, said_in
 from recollect.engine.threads import get_thread
 from recollect.engine.workspaces import enter_place
 from recollect.errors import Invalid
@@ -102,5 +102,5 @@ async def take_turn(
 ) -> TurnStream:
     """Say something and hear the answer as it comes, as a stream of events."""
     say = Say(body.content, kind=body.kind, model=body.model, is_temporary=body.temporary)
-    ask = await ask_of(engine, caller, here(caller), say)
-    return request.app.state.turns.begin(engine, caller, ask)
+    speaker, ask = await prepare(engine, caller, here(caller), say)
+    return request.app.state.turns.begin(engine, speaker, ask)
