@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.domain import Caller, Filter, Memory, Origin, Right, ThreadId
+from recollect.domain import Caller, Filter, Memory, Origin, Ref, Right, ThreadId
 from recollect.engine.channels import Channel
 from recollect.engine.core import Engine
+from recollect.engine.documents import keep_artifact
 from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.recall import Recall, recall
 from recollect.engine.rounds import Call, arguments_of
@@ -20,9 +21,10 @@ Object = dict[str, Any]
 SAVE = "x_save_memory"
 RECALL = "x_recall_memory"
 SEARCH = "x_workspace_search"
+ARTIFACT = "x_create_artifact"
 # What earlier releases of the original called them.
 ALIASES: Mapping[str, str] = {"save_memory": SAVE, "recall_memory": RECALL, "file_search": SEARCH}
-NAMES = frozenset({SAVE, RECALL, SEARCH, *ALIASES})
+NAMES = frozenset({SAVE, RECALL, SEARCH, ARTIFACT, *ALIASES})
 
 _MOST_RECALLED = 20
 _MOST_FOUND = 50
@@ -40,6 +42,8 @@ class Context:
     said: str = ""
     # Whether the turn may be learnt from.
     learns: bool = False
+    # Whether what the model makes may be kept.
+    makes_artifacts: bool = False
     # Models number their calls as they like; with the turn's name the number is unique.
     turn: str = ""
 
@@ -49,16 +53,16 @@ class Context:
         return Filter(subject=self.subject, is_shared=self.subject is not None)
 
 
-def _function(name: str, description: str, required: str, **properties: Object) -> Object:
+def _function(tool: str, description: str, /, *required: str, **properties: Object) -> Object:
     return {
         "type": "function",
         "function": {
-            "name": name,
+            "name": tool,
             "description": description,
             "parameters": {
                 "type": "object",
                 "properties": properties,
-                "required": [required],
+                "required": list(required),
                 "additionalProperties": False,
             },
         },
@@ -95,16 +99,29 @@ _DEFINITIONS: Mapping[str, Object] = {
         query={"type": "string", "description": "What to look for, in plain words."},
         **_LIMITS,
     ),
+    ARTIFACT: _function(
+        ARTIFACT,
+        "Keep a finished text, such as a report, a plan or a program, as a file of the workspace "
+        "that people can open and search later. Not for what belongs in the answer alone.",
+        "name",
+        "content",
+        name={"type": "string", "description": "A file name with its ending: plan.md, load.py."},
+        content={"type": "string", "description": "The whole text of the file."},
+    ),
 }
 
 
-def offered(caller: Caller, *, may_save: bool, may_recall: bool) -> list[Object]:
+def offered(
+    caller: Caller, *, may_save: bool, may_recall: bool, may_make: bool = False
+) -> list[Object]:
     """The tools for a turn of this caller."""
     names: list[str] = []
     if may_save and Right.WRITE in caller.rights:
         names.append(SAVE)
     if may_recall and Right.READ in caller.rights:
         names += [RECALL, SEARCH]
+    if may_make and Right.WRITE in caller.rights:
+        names.append(ARTIFACT)
     return [_DEFINITIONS[name] for name in names]
 
 
@@ -117,7 +134,7 @@ async def run(engine: Engine, caller: Caller, context: Context, call: Call) -> s
     try:
         if name == SAVE:
             return await _save(engine, caller, context, call, arguments)
-        tell = _searched if name == SEARCH else _recalled
+        tell = {SEARCH: _searched, ARTIFACT: _made}.get(name, _recalled)
         said = await tell(engine, caller, context, arguments)
         await _completed(engine, caller, context, call)
     except Failure as failure:
@@ -146,6 +163,16 @@ async def _save(
         ),
     )
     return f"{'Saved' if saved.is_new else 'Already known'} as {_id(saved.memory)}."
+
+
+async def _made(engine: Engine, caller: Caller, context: Context, arguments: Object) -> str:
+    """Keep what the model made, as it made it; it is read and searched as any document is."""
+    if not context.makes_artifacts:
+        raise Invalid("Nothing can be kept here.")
+    name, content = _text(arguments, "name"), _text(arguments, "content")
+    thread = Ref(id=context.thread_id) if context.thread_id else None
+    kept = await keep_artifact(engine, caller, name, redacted(content), thread=thread)
+    return f"Kept as cart_{kept.code}."
 
 
 async def _recalled(engine: Engine, caller: Caller, context: Context, arguments: Object) -> str:

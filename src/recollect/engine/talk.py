@@ -178,6 +178,7 @@ async def prepare(engine: Engine, caller: Caller, ref: Ref, say: Say) -> tuple[C
         thread=None if say.is_temporary else f"chat_{thread.code}",
         kind=say.kind,
         is_awaited=not say.is_temporary,
+        makes_artifacts=not say.is_temporary,
     )
     letters = sum(len(each.content) for each in page.messages)
     is_all_told = not page.has_more and letters <= _MOST_LETTERS

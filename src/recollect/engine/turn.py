@@ -85,6 +85,8 @@ class Ask:
     kind: str = "chat"
     # Whether its sink takes the outcome at once; else the worker does.
     is_awaited: bool = False
+    # Whether the model may keep what it makes as files of the workspace.
+    makes_artifacts: bool = False
     # Told in another spelling: its sink reads every piece, and shows the calls we run, so that
     # they come back by themselves.
     is_translated: bool = False
@@ -203,6 +205,7 @@ class _Turn:
         writes = ask.mode.writes and Right.WRITE in caller.rights
         seed = f"{ask.subject or ''}\0{ask.thread or ''}"
         self._context = Context(
+            makes_artifacts=self._ask.makes_artifacts,
             subject=ask.subject,
             channel=self._channel() if writes else None,
             said=_user_text(self._messages),
@@ -374,7 +377,10 @@ class _Turn:
         ):
             return []
         return builtins.offered(
-            self._caller, may_save=self._ask.mode.writes, may_recall=self._ask.mode.reads
+            self._caller,
+            may_save=self._ask.mode.writes,
+            may_recall=self._ask.mode.reads,
+            may_make=self._ask.makes_artifacts,
         )
 
     def _encoded(self, body: Object) -> bytes:

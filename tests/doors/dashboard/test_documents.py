@@ -12,6 +12,7 @@ from tests.support.dashboard import browse, new_user, wrong
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import neighbour, new_caller
 from tests.support.papers import UNTIDY, work
+from tests.support.upstream import Call, Endpoint, Say
 
 pytestmark = pytest.mark.anyio
 
@@ -116,6 +117,30 @@ async def test_R006_one_search_answers_every_kind(desk: Desk, embedder: StubEmbe
     assert [each["snippet"] for each in narrowed["results"]] == ["A memory."]
     answer = await desk.http.get(f"{desk.workspace}/search", params={"q": "x", "types": "song"})
     assert wrong(answer) == (400, "invalid_request")
+
+
+async def test_N16_what_the_assistant_makes_is_kept_as_an_artifact(
+    modelled: Desk, endpoint: Endpoint
+) -> None:
+    plan = {"name": "../plan.md", "content": "# Plan\n\nLook for the plover in March."}
+    endpoint.script = [Say(None, [Call("x_create_artifact", plan)]), Say("Kept.")]
+
+    path = f"/chat/api/chats/chat_{modelled.thread.code}/turns"
+    answer = await modelled.http.post(path, json={"content": "Write a plan."})
+    await work(modelled.engine)
+
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert "x_create_artifact" in endpoint.asked[0].tools
+    told = endpoint.asked[1].json["messages"][-1]["content"]
+    listed = await modelled.http.get(f"{modelled.workspace}/documents", params={"kind": "artifact"})
+    [kept] = listed.json()["items"]
+    assert (kept["name"], kept["status"]) == ("plan.md", "ready")
+    assert told == f"Kept as {kept['id']}."
+    found = await modelled.http.get(f"{modelled.workspace}/search", params={"q": "plover March"})
+    assert (found.json()["results"][0]["kind"], found.json()["results"][0]["id"]) == (
+        "artifact",
+        kept["id"],
+    )
 
 
 async def test_a_deleted_document_is_gone(desk: Desk) -> None:
