@@ -19,10 +19,7 @@ from recollect.reading.types import (
     media_type_of_binary,
     type_of_text,
 )
-from recollect.reading.values import Piece, Reading, Unreadable, written
-
-# What the process ends with when it can say why the document cannot be read.
-REFUSED = 3
+from recollect.reading.values import REFUSED, Piece, Reading, Unreadable, written
 
 _EMPTY = "No text was found in it."
 

@@ -7,8 +7,13 @@ import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
-from recollect.reading.child import REFUSED
-from recollect.reading.values import MOST_CHARACTERS, Reading, Unreadable, from_written
+from recollect.reading.values import (
+    MOST_CHARACTERS,
+    REFUSED,
+    Reading,
+    Unreadable,
+    from_written,
+)
 
 # Beyond what the process may spend on its own, for a machine that is busy with other things.
 PATIENCE = timedelta(seconds=90)

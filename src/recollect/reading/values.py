@@ -12,6 +12,9 @@ MOST_CHARACTERS = 20 * 1024 * 1024
 CHUNK_CHARACTERS = 1_200
 OVERLAP_CHARACTERS = 120
 
+# What the child process ends with when it can say why a document cannot be read.
+REFUSED = 3
+
 BINARY = "application/octet-stream"
 
 
