@@ -3,7 +3,7 @@
 import argparse
 import os
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -13,7 +13,9 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from recollect.domain import Ref, Relation
 from recollect.engine.core import Engine
+from recollect.engine.link import Link, link
 from recollect.models import librarian
 from recollect.models.chats import Chats
 from recollect.models.lazy import LazyBuiltin
@@ -55,6 +57,21 @@ TOLD = [
     (6, "The network in Lisbon is switched on on 9 September", "fact"),
     (2, "Dan joins the Lisbon team in October", "fact"),
 ]
+TIED = [
+    ("lease", "office opens", Relation.PART_OF),
+    ("furniture", "office opens", Relation.PART_OF),
+    ("network", "office opens", Relation.PART_OF),
+    ("Ada leads", "office opens", Relation.RELATED_TO),
+    ("flights", "Ada leads", Relation.RELATED_TO),
+    ("Dan joins", "Ada leads", Relation.RELATED_TO),
+    ("tea without milk", "Ada leads", Relation.RELATED_TO),
+    ("on Fridays", "two approvals", Relation.PART_OF),
+    ("Release notes", "two approvals", Relation.RELATED_TO),
+    ("Backups run", "chose PostgreSQL", Relation.RESULT_OF),
+    ("pays within", "invoices in euro", Relation.RELATED_TO),
+    ("peanuts", "flights", Relation.RELATED_TO),
+]
+TITLES = ["Weekly planning", "Flights", "Which database?", "Invoices for Acme", "Tea and biscuits"]
 ANSWER = """The **Lisbon office** opens on *12 September*. Before that:
 
 - the furniture arrives on the 8th,
@@ -128,12 +145,8 @@ def live_here(person: Person, calendar: Calendar) -> Mapping[str, str]:
         calendar.back = timedelta(days=days, hours=days % 7)
         person.remember(content, category)
         if days % 2 == 0:
-            _ask(person, f"What do you know? ({days})")
+            _ask(person, f"What is new? {content}", TITLES[days // 2 % len(TITLES)])
     calendar.back = timedelta()
-    for chat in person.ask("GET", "/chat/api/chats", params={"limit": 100})["items"]:
-        person.ask("DELETE", f"/chat/api/chats/{chat['id']}")
-    for title in ("Which database?", "Flights", "Weekly planning"):
-        person.ask("POST", "/chat/api/chats", json={"title": title})
     chat = _ask(person, "When do we open in Lisbon, and what happens before?", "Opening in Lisbon")
     with person.http() as http:
         for name, body in (("lease.md", LEASE.encode()), ("floor plan.dwg", b"\x00\x01" * 900)):
@@ -142,9 +155,10 @@ def live_here(person: Person, calendar: Calendar) -> Mapping[str, str]:
     pinned = next(each for each in memories if "two approvals" in each["content"])
     person.ask("POST", f"{person.workspace}/memories/{pinned['id']}/pin", json={"pinned": True})
     first = memories[-1]
+    person.site.do(lambda engine: _tie(engine, person, memories))
     return {
-        "chat": f"/#/chat/{chat}",
         "new": "/#/",
+        "chat": f"/#/chat/{chat}",
         "chats": "/#/chats",
         "memories": "/#/memories",
         "graph": "/#/memories?view=graph",
@@ -157,6 +171,17 @@ def live_here(person: Person, calendar: Calendar) -> Mapping[str, str]:
         "settings": "/#/settings",
         "login": "/login",
     }
+
+
+async def _tie(engine: Engine, person: Person, memories: Sequence[Mapping[str, Any]]) -> None:
+    """As agents do: what belongs together is linked."""
+
+    def about(words: str) -> Ref:
+        found = next(each["id"] for each in memories if words in each["content"])
+        return Ref(code=found.removeprefix("mem_"))
+
+    for one, other, relation in TIED:
+        await link(engine, person.caller, about(one), Link(about(other), relation, 0.8))
 
 
 async def _name(engine: Engine, person: Person) -> None:

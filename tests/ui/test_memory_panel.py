@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from recollect.engine.core import Engine
 from tests.support.site import Person
 
 
@@ -186,17 +187,64 @@ def test_the_panel_is_worked_by_keys_alone(person: Person) -> None:
     page.keyboard.press("Control+A")
     page.keyboard.type("the one in between")
     page.keyboard.press("Control+Enter")
-    expect(entry(page, "the one in between")).to_be_visible()
-    entry(page, "the one in between").focus()
+    expect(entry(page, "the one in between")).to_be_focused()
     page.keyboard.press("p")
     expect(entry(page, "the one in between")).to_have_class("memory is-pinned")
-    entry(page, "the one in between").focus()
+    expect(entry(page, "the one in between")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog", name="Memory")).to_contain_text("Changed")
     page.keyboard.press("Escape")
-    entry(page, "the newest").focus()
+    expect(entry(page, "the one in between")).to_be_focused()
+    page.keyboard.press("ArrowUp")
     page.keyboard.press("Delete")
 
     expect(entry(page, "the newest")).to_have_count(0)
     page.keyboard.press("Escape")
     expect(page.locator("#memories-panel")).to_be_hidden()
+
+
+_COPIES = """
+    INSERT INTO memory (workspace_id, id, code, org_id, user_id, content, importance,
+        importance_base, lifecycle, scope, origin, wants_vector, content_digest, created_at,
+        updated_at)
+    SELECT workspace_id, gen_random_uuid(), left(md5(n::text) || md5(n::text), 24), org_id, user_id,
+        'number ' || n || repeat(' and some more words', n %% 5), importance, importance_base,
+        lifecycle, scope, origin, false, sha256(n::text::bytea), created_at - n * interval '1 s',
+        updated_at
+    FROM memory, generate_series(1, 9999) n
+    WHERE workspace_id = %s
+"""
+
+
+def test_ten_thousand_memories_scroll_with_a_screenful_in_the_document(person: Person) -> None:
+    person.remember("number 0")
+
+    async def copy(engine: Engine) -> None:
+        async with engine.writing(person.caller) as db:
+            await db.execute(_COPIES, (person.caller.workspace_id,))
+
+    person.site.do(copy)
+    page = person.open()
+    expect(badge(page)).to_have_text("10,000")
+
+    toggle(page)
+    rows = page.locator("#memories-panel .memory")
+    expect(rows.first).to_contain_text("number 0")
+    kept = page.evaluate(
+        """async () => {
+          const scroller = document.querySelector('.panel-scroll');
+          const frame = () => new Promise(requestAnimationFrame);
+          let most = 0;
+          for (let turn = 0; turn < 2000; turn++) {
+            scroller.scrollTop += 600;
+            await frame();
+            most = Math.max(most, scroller.querySelectorAll('.memory').length);
+            if (scroller.textContent.includes('number 700')) break;
+          }
+          return most;
+        }"""
+    )
+    assert kept < 250
+    page.locator(".panel-scroll").evaluate("element => { element.scrollTop = 0 }")
+
+    expect(rows.first).to_contain_text("number 0")

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.site import Person
@@ -221,26 +220,26 @@ def test_another_workspace_shows_nothing_of_this_one(person: Person) -> None:
     expect(page.get_by_text("Only in the first workspace")).to_have_count(0)
 
 
-@pytest.mark.parametrize("place", ["chats", "memories", "documents", "jobs", "usage", "settings"])
-def test_a_page_fits_a_narrow_screen_in_the_dark(person: Person, place: str) -> None:
+def test_every_page_fits_a_narrow_screen_in_the_dark(person: Person) -> None:
+    person.remember("something long to read " * 20, "a category with a long name")
     page = person.open(
-        f"/#/{place}",
-        viewport={"width": 360, "height": 740},
-        color_scheme="dark",
-        has_touch=True,
-        is_mobile=True,
+        viewport={"width": 360, "height": 740}, color_scheme="dark", has_touch=True, is_mobile=True
     )
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(page.get_by_label("Message", exact=True)).to_be_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
 
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    for place in ("", *EMPTY, "settings"):
+        page.goto(f"/#/{place}")
+        expect(page.locator("main h1")).to_have_count(1)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") == 360, place
     page.get_by_role("button", name="Menu").click()
     page.locator("#rail").get_by_role("link", name="New chat").click()
+    page.locator("#memories-toggle").click()
+    expect(page.locator("#memories-panel .memory")).to_have_count(1)
+    page.get_by_role("button", name="Close memories").click()
 
     expect(page.get_by_label("Message", exact=True)).to_be_visible()
-    assert wide == 360
-    assert paper == "rgb(21, 24, 28)"
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 def test_the_theme_follows_the_system_until_told_otherwise(person: Person) -> None:

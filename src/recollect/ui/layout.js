@@ -99,20 +99,27 @@ export function bounds(points, margin) {
 }
 
 /**
- * Which labels can be read: each in its turn, unless it would cover one before it.
+ * Which labels can be read, and on which side of their nodes: each in its turn, where it covers no other and no node.
  * @param {{ x: number, y: number }[]} points
  * @param {string[]} labels
  * @param {number[]} order
+ * @returns {Map<number, "right" | "left">}
  */
 export function readable(points, labels, order) {
-  /** @type {{ left: number, right: number, top: number }[]} */
-  const taken = [];
-  const chosen = new Set();
+  /** @type {{ left: number, right: number, y: number }[]} */
+  const taken = points.map(({ x, y }) => ({ left: x - 9, right: x + 9, y }));
+  /** @type {Map<number, "right" | "left">} */
+  const chosen = new Map();
   for (const index of order) {
-    const box = { left: points[index].x, right: points[index].x + 16 + labels[index].length * 6.2, top: points[index].y - 9 };
-    if (taken.some((other) => box.left < other.right && other.left < box.right && Math.abs(box.top - other.top) < 16)) continue;
-    taken.push(box);
-    chosen.add(index);
+    const { x, y } = points[index];
+    const wide = 6 + labels[index].length * 6.2;
+    const right = { left: x + 10, right: x + 10 + wide, y };
+    const left = { left: x - 10 - wide, right: x - 10, y };
+    const isFree = (/** @type {typeof right} */ box) => !taken.some((other) => box.left < other.right && other.left < box.right && Math.abs(box.y - other.y) < 16);
+    const side = isFree(right) ? "right" : isFree(left) ? "left" : null;
+    if (!side) continue;
+    taken.push(side === "right" ? right : left);
+    chosen.set(index, side);
   }
   return chosen;
 }

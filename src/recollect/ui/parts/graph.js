@@ -61,7 +61,7 @@ function draw(place, bar, graph, signal) {
       svg("title", {}, (edge.relation || edge.kind).replaceAll("_", " ")));
   });
   const labelled = readable(points, graph.nodes.map((node) => cut(node.label, LABEL)), [...graph.nodes.keys()].sort((a, b) => near[b].size - near[a].size));
-  const marks = graph.nodes.map((node, index) => mark(node, points[index], labelled.has(index)));
+  const marks = graph.nodes.map((node, index) => mark(node, points[index], labelled.get(index)));
   const canvas = svg("svg", { class: "canvas", role: "group", "aria-label": `Graph: ${plural(graph.nodes.length, "node")}, ${plural(edges.length, "tie")}` }, svg("g", {}, lines), svg("g", {}, marks));
   const view = new View(canvas, bounds(points, 60), signal);
 
@@ -134,15 +134,15 @@ function filters(graph, edges, marks, lines) {
 /**
  * @param {import("../types").Node_} node
  * @param {{ x: number, y: number }} point
- * @param {boolean} isLabelled
+ * @param {"left" | "right" | undefined} side of the label; without one there is no room for it
  */
-function mark(node, point, isLabelled) {
+function mark(node, point, side) {
   const size = 5 + 5 * Math.max(0, Math.min(1, node.importance ?? 0.5));
   const shape = node.kind === "memory"
     ? svg("circle", { class: "shape", r: size })
     : svg("rect", { class: "shape", x: -size, y: -size, width: size * 2, height: size * 2, rx: 2 });
   return svg("g", { class: `node is-${node.kind}`, transform: `translate(${point.x.toFixed(1)} ${point.y.toFixed(1)})`, tabindex: "-1", role: "button", "aria-label": `${node.kind}: ${cut(node.label, 120)}` },
-    shape, isLabelled && svg("text", { x: size + 4, y: 4 }, cut(node.label, LABEL)));
+    shape, side && svg("text", side === "right" ? { x: size + 4, y: 4 } : { x: -size - 4, y: 4, "text-anchor": "end" }, cut(node.label, LABEL)));
 }
 
 /** @param {import("../types").Node_} node */

@@ -89,7 +89,12 @@ export class LongList {
       const index = block.items.findIndex((each) => each.id === item.id);
       if (index < 0) continue;
       block.items[index] = { ...block.items[index], ...item };
-      if (block.isLive) block.node.children[index].replaceWith(this.#row(block.items[index]));
+      if (!block.isLive) continue;
+      const [old, fresh] = [block.node.children[index], this.#row(block.items[index])];
+      const wasHere = old.contains(document.activeElement);
+      fresh.setAttribute("tabindex", old.getAttribute("tabindex") ?? "-1");
+      old.replaceWith(fresh);
+      if (wasHere) fresh.focus();
     }
   }
 
