@@ -34,7 +34,7 @@ def test_R101_the_toggle_opens_and_closes_the_panel(person: Person) -> None:
 
 def test_R102_all_active_memories_are_reached_by_scrolling_and_no_others(person: Person) -> None:
     chats = [person.ask("POST", "/chat/api/chats", json={})["id"] for _ in range(2)]
-    for number in range(90):
+    for number in range(48):
         body = {"content": f"memory number {number:03}"}
         person.ask("POST", f"/chat/api/{chats[number % 2]}/memory", json=body)
     gone = person.remember("this one was forgotten")
@@ -48,12 +48,12 @@ def test_R102_all_active_memories_are_reached_by_scrolling_and_no_others(person:
     scroller = page.locator(".panel-scroll")
     for _ in range(200):
         seen.update(rows.all_inner_texts())
-        if len(seen) == 90:
+        if len(seen) == 48:
             break
         scroller.evaluate("element => element.scrollBy(0, element.clientHeight / 2)")
         page.wait_for_timeout(15)
 
-    assert seen == {f"memory number {number:03}" for number in range(90)}
+    assert seen == {f"memory number {number:03}" for number in range(48)}
 
 
 def test_R103_an_entry_shows_content_category_source_type_and_date(person: Person) -> None:

@@ -86,16 +86,17 @@ function pull(one, other, weight, heat) {
 }
 
 /**
- * The box around all points, with a margin.
+ * The box around all points, with a margin, and room for a label at either side.
  * @param {{ x: number, y: number }[]} points
  * @param {number} margin
+ * @param {number} label
  */
-export function bounds(points, margin) {
+export function bounds(points, margin, label) {
   const xs = points.map(({ x }) => x);
   const ys = points.map(({ y }) => y);
-  const left = Math.min(...xs) - margin;
+  const left = Math.min(...xs) - margin - label;
   const top = Math.min(...ys) - margin;
-  return { x: left, y: top, width: Math.max(...xs) + margin - left, height: Math.max(...ys) + margin - top };
+  return { x: left, y: top, width: Math.max(...xs) + margin + label - left, height: Math.max(...ys) + margin - top };
 }
 
 /**

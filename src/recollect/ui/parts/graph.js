@@ -63,7 +63,7 @@ function draw(place, bar, graph, signal) {
   const labelled = readable(points, graph.nodes.map((node) => cut(node.label, LABEL)), [...graph.nodes.keys()].sort((a, b) => near[b].size - near[a].size));
   const marks = graph.nodes.map((node, index) => mark(node, points[index], labelled.get(index)));
   const canvas = svg("svg", { class: "canvas", role: "group", "aria-label": `Graph: ${plural(graph.nodes.length, "node")}, ${plural(edges.length, "tie")}` }, svg("g", {}, lines), svg("g", {}, marks));
-  const view = new View(canvas, bounds(points, 60), signal);
+  const view = new View(canvas, bounds(points, 40, LABEL * 5), signal);
 
   /** @param {number} index */
   const look = (index) => {
