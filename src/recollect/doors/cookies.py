@@ -42,8 +42,9 @@ class Cookies:
         return caller
 
     def given(self, token: str) -> str:
-        """The header that gives a browser its cookie, until it is closed or signed out."""
-        return f"{self.name}={token}; {self._traits}"
+        """The header that gives a browser its cookie, for as long as a session can last."""
+        seconds = int(self.sign_ins.life.whole.total_seconds())
+        return f"{self.name}={token}; Max-Age={seconds}; {self._traits}"
 
     @property
     def taken(self) -> str:

@@ -59,7 +59,7 @@ class SignIns:
     def __init__(self, pool: Pool, now: Clock, life: Life) -> None:
         self._pool = pool
         self._now = now
-        self._life = life
+        self.life = life
         self._hashing = asyncio.Semaphore(_AT_ONCE)
 
     async def sign_in(self, login: str, password: str, *, address: str | None) -> str:
@@ -129,14 +129,14 @@ class SignIns:
         return await self._begin(found, "user.changed_password")
 
     def _is_over(self, found: SignIn, now: datetime) -> bool:
-        return now >= found.expires_at or now - found.last_seen_at >= self._life.idle
+        return now >= found.expires_at or now - found.last_seen_at >= self.life.idle
 
     async def _begin(self, account: Account, action: str) -> str:
         token = secrets.token_urlsafe(32)
         now = self._now()
         async with self._pool.everywhere() as db:
             await sign_ins.add(
-                db, _digest(token), account.id, now=now, expires_at=now + self._life.whole
+                db, _digest(token), account.id, now=now, expires_at=now + self.life.whole
             )
             if account.home:
                 await events.record(

@@ -6,16 +6,27 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-from recollect.domain import HISTORY, Caller, Memory, MemoryId, Message, Ref, Right, Thread
+from recollect.domain import (
+    HISTORY,
+    Caller,
+    Memory,
+    MemoryId,
+    Message,
+    Ref,
+    Right,
+    Scope,
+    Thread,
+)
 from recollect.engine.chats import ChangeChat, change_chat
 from recollect.engine.core import Engine
+from recollect.engine.forget import remove_rows
 from recollect.engine.inject import Remembered
 from recollect.engine.kinds import INSTRUCTIONS
 from recollect.engine.messages import ListMessages, list_messages
 from recollect.engine.threads import OpenThread, get_thread, open_thread
 from recollect.engine.turn import Ask, Mode
 from recollect.errors import Conflict, Invalid, NotFound
-from recollect.store import memories, threads
+from recollect.store import idempotency, memories, threads
 
 AGENT = "dashboard"
 PLAIN = "chat"
@@ -84,14 +95,24 @@ async def list_talks(
 
 
 async def end_chat(engine: Engine, caller: Caller, ref: Ref) -> None:
-    """Delete a chat with all that was said in it; what was learnt there stays."""
+    """Delete a chat with all that was said in it; what the workspace learnt there stays.
+
+    What was remembered of the chat for itself alone goes with it: nobody could see it any more.
+    """
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         thread = await threads.find(db, caller, ref, engine.now())
         if thread is None:
             raise NotFound("chat")
         await threads.lock(db, caller.workspace_id, thread.id)
+        inside = replace(caller, thread_id=thread.id)
+        ids = await memories.ids_of_thread(db, inside, thread.id)
+        known = await memories.find_all(db, inside, ids, engine.now(), HISTORY)
+        own = [each.id for each in known.values() if each.scope is Scope.THREAD]
+        await remove_rows(engine, db, inside, own)
         await threads.remove(db, caller.workspace_id, thread.id)
+        # Every answer that shows a message of this chat shows the chat as well.
+        await idempotency.forget_answers(db, caller.workspace_id, thread.code)
         await engine.note(
             db, caller, "session.deleted", {}, thread_code=thread.code, subject=thread.subject
         )

@@ -123,11 +123,20 @@ async def test_chats_come_by_pages_the_latest_first(desk: Desk, clock: Clock) ->
 
 async def test_what_was_learnt_in_a_chat_outlives_it(desk: Desk) -> None:
     made = await desk.remember_here(messageId=f"msg_{desk.message.code}")
+    ask = MakeMemory([Ref(id=desk.message.id)], summary="They spoke of tea")
+    own = await make_memory(desk.engine, desk.caller, Ref(id=desk.thread.id), ask)
 
     await desk.http.delete(chat_path(desk))
 
     [kept] = await desk.listed()
     assert (kept["id"], kept["source_chat_id"]) == (made["id"], None)
+    async with desk.engine.pool.everywhere() as db:
+        cursor = await db.execute(
+            "SELECT (SELECT count(*) FROM memory WHERE id = %(memory)s),"
+            " (SELECT count(*) FROM message WHERE thread_id = %(thread)s)",
+            {"memory": own.memory.id, "thread": desk.thread.id},
+        )
+        assert await cursor.fetchone() == (0, 0)  # the chat's own goes with it
 
 
 async def test_messages_are_read_backwards_page_by_page(desk: Desk) -> None:

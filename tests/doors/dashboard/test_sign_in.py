@@ -70,9 +70,9 @@ async def test_S11_the_cookie_is_for_this_host_and_no_script(
         as_safe = await http.get("/chat/api/me", headers={"cookie": f"__Host-session={token}"})
 
     assert plain.startswith("session=")
-    assert plain.partition("; ")[2] == "Path=/; HttpOnly; SameSite=Lax"
+    assert plain.partition("; ")[2] == "Max-Age=2592000; Path=/; HttpOnly; SameSite=Lax"
     assert safe.startswith("__Host-session=")
-    assert safe.partition("; ")[2] == "Path=/; HttpOnly; SameSite=Lax; Secure"
+    assert safe.partition("; ")[2] == "Max-Age=2592000; Path=/; HttpOnly; SameSite=Lax; Secure"
     assert len(token) == 43
     assert is_login_page(as_plain)
     assert as_safe.status_code == 200
