@@ -207,4 +207,4 @@ async def _hidden(db: Db, caller: Caller, messages: Sequence[Message]) -> dict[s
         for message in messages
         if message.get("role") == "tool" and message.get("tool_call_id")
     ]
-    return await injections.hidden_beside(db, caller.workspace_id, ids) if ids else {}
+    return await injections.hidden_beside(db, caller, ids) if ids else {}

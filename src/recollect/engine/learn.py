@@ -10,7 +10,16 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from recollect.domain import Caller, Memory, Origin, Ref, Relation, Right, WorkspaceId
+from recollect.domain import (
+    Caller,
+    Memory,
+    Origin,
+    Ref,
+    Relation,
+    Right,
+    Scope,
+    WorkspaceId,
+)
 from recollect.engine import distiller, spaces
 from recollect.engine.core import Engine
 from recollect.engine.distiller import LONGEST, Candidate
@@ -311,8 +320,13 @@ async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved | 
     async with engine.writing(caller) as db:
         if not await lessons.hold(db, workspace_id, row.id):
             return None
-        if ask.thread and not await threads.find(db, caller, ask.thread, engine.now()):
+        thread = ask.thread and await threads.find(db, caller, ask.thread, engine.now())
+        if thread is None:
             ask = replace(ask, thread=None)  # its time was up meanwhile
+        elif thread.project_id:
+            # What was said among the members of a project stays among them.
+            caller = replace(caller, project_id=thread.project_id)
+            ask = replace(ask, scope=Scope.PROJECT)
         saved = await save_within(engine, db, caller, ask, embedded)
         await lessons.decide(
             db, workspace_id, row.id, "kept", memory_id=saved.memory.id, now=engine.now()
@@ -344,7 +358,7 @@ async def list_waiting(
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         return await lessons.candidates(
-            db, caller.workspace_id, "pending", limit=limit, beyond=beyond
+            db, caller.workspace_id, "pending", limit=limit, beyond=beyond, seen_by=caller
         )
 
 
@@ -371,7 +385,7 @@ async def reject(engine: Engine, caller: Caller, candidate_id: UUID) -> None:
 async def _waiting(engine: Engine, caller: Caller, candidate_id: UUID) -> Row:
     async with engine.reading(caller) as db:
         found = await lessons.candidates(
-            db, caller.workspace_id, "pending", limit=1, only=candidate_id
+            db, caller.workspace_id, "pending", limit=1, only=candidate_id, seen_by=caller
         )
     if not found:
         raise NotFound("candidate")

@@ -35,16 +35,16 @@ async def continued(
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         if previous_id:
-            last = await responses.find(db, caller.workspace_id, previous_id)
+            last = await responses.find(db, caller, previous_id)
             if last is None or not _is_theirs(last, subject):
                 raise NotFound("response")
         else:
-            last = await responses.newest(db, caller.workspace_id, conversation or "")
+            last = await responses.newest(db, caller, conversation or "")
             if last is None:
                 return Earlier([])
             if not _is_theirs(last, subject):
                 raise NotFound("conversation")
-        messages = await responses.messages_up_to(db, caller.workspace_id, last.id)
+        messages = await responses.messages_up_to(db, caller, last.id)
     return Earlier(messages, last.id)
 
 
@@ -62,7 +62,7 @@ async def get_response(engine: Engine, caller: Caller, response_id: str) -> Resp
     """One response."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
-        found = await responses.find(db, caller.workspace_id, response_id)
+        found = await responses.find(db, caller, response_id)
     if found is None:
         raise NotFound("response")
     return found
@@ -92,5 +92,5 @@ async def delete_response(engine: Engine, caller: Caller, response_id: str) -> N
     """Remove a response and what it held."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
-        if not await responses.delete(db, caller.workspace_id, response_id):
+        if not await responses.delete(db, caller, response_id):
             raise NotFound("response")

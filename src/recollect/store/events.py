@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from recollect.domain import Caller, Event, Json, UserId, WorkspaceId
 from recollect.store.pool import Db
+from recollect.store.visible import THREAD_IN_SIGHT, in_sight_of
 
 _INSERT = """
     INSERT INTO event (
@@ -70,8 +71,15 @@ class EventFilter:
     created_before: datetime | None = None
 
 
-# What was done to something that not everybody sees is shown to who did it.
-_IN_SIGHT = "(NOT is_private OR user_id = %(user_id)s)"
+# What was done to something that not everybody sees is shown to who did it; what was done in a
+# thread, to those who see the thread.
+_IN_SIGHT = f"""
+    (NOT is_private OR event.user_id = %(user_id)s)
+    AND NOT EXISTS (
+        SELECT FROM thread t
+        WHERE t.workspace_id = %(workspace_id)s AND t.short_code = left(event.thread_code, 12)
+            AND t.code = event.thread_code AND ({THREAD_IN_SIGHT}) IS NOT TRUE)
+"""
 _COLUMNS = "id, action, actor, thread_code, subject, details, at"
 
 _PAGE = f"""
@@ -102,8 +110,7 @@ async def page(
         await cursor.execute(
             _PAGE,
             {
-                "workspace_id": caller.workspace_id,
-                "user_id": caller.user_id,
+                **in_sight_of(caller),
                 "thread_code": wanted.thread_code,
                 "subject": wanted.subject,
                 "action": wanted.action,
@@ -127,9 +134,7 @@ _THREAD_CODE = f"""
 
 async def thread_code(db: Db, caller: Caller, code: str) -> str | None:
     """The whole code behind a spelling, for a thread that may be gone: its traces stay."""
-    cursor = await db.execute(
-        _THREAD_CODE, {"workspace_id": caller.workspace_id, "user_id": caller.user_id, "code": code}
-    )
+    cursor = await db.execute(_THREAD_CODE, {**in_sight_of(caller), "code": code})
     row = await cursor.fetchone()
     return row[0] if row else None
 
@@ -143,7 +148,5 @@ _FIND = f"""
 async def find(db: Db, caller: Caller, event_id: UUID) -> Event | None:
     """One event."""
     async with db.cursor(row_factory=class_row(Event)) as cursor:
-        await cursor.execute(
-            _FIND, {"workspace_id": caller.workspace_id, "user_id": caller.user_id, "id": event_id}
-        )
+        await cursor.execute(_FIND, {**in_sight_of(caller), "id": event_id})
         return await cursor.fetchone()

@@ -102,6 +102,7 @@ _HIDDEN = """
     SELECT call_id, calls, results
     FROM hidden_call
     WHERE workspace_id = %(workspace_id)s AND call_id = ANY(%(call_ids)s)
+        AND (user_id IS NULL OR user_id = %(user_id)s)
 """
 # everywhere: one sweep drops the calls that no client came back for.
 _SWEEP_HIDDEN = """
@@ -136,12 +137,11 @@ async def hide(db: Db, caller: Caller, hidden: Hidden, now: datetime) -> None:
     )
 
 
-async def hidden_beside(
-    db: Db, workspace_id: WorkspaceId, call_ids: Sequence[str]
-) -> dict[str, Hidden]:
-    """What stood beside these calls of the client, by call."""
+async def hidden_beside(db: Db, caller: Caller, call_ids: Sequence[str]) -> dict[str, Hidden]:
+    """What stood beside these calls of the caller's client, by call."""
+    values = {"workspace_id": caller.workspace_id, "user_id": caller.user_id}
     async with db.cursor(row_factory=class_row(Hidden)) as cursor:
-        await cursor.execute(_HIDDEN, {"workspace_id": workspace_id, "call_ids": list(call_ids)})
+        await cursor.execute(_HIDDEN, {**values, "call_ids": list(call_ids)})
         return {each.call_id: each for each in await cursor.fetchall()}
 
 

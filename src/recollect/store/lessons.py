@@ -7,8 +7,9 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from recollect.domain import MemoryId, OrgId, ThreadId, UserId, WorkspaceId
+from recollect.domain import Caller, MemoryId, OrgId, ThreadId, UserId, WorkspaceId
 from recollect.store.pool import Db
+from recollect.store.visible import THREAD_IN_SIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,8 @@ async def insert(db: Db, workspace_id: WorkspaceId, made: Sequence[Candidate]) -
         )
 
 
-_OPEN = """
+# Whoever looks at them sees what was said in threads that they see.
+_OPEN = f"""
     SELECT c.id, c.lesson_id, c.content, c.summary, c.category, c.quote, c.slot, c.why, c.state,
         c.created_at, l.source, l.org_id, l.user_id, l.subject, l.thread_id, l.said_at
     FROM candidate c
@@ -243,6 +245,10 @@ _OPEN = """
         AND (%(lesson_id)s::uuid IS NULL OR c.lesson_id = %(lesson_id)s)
         AND (%(beyond_at)s::timestamptz IS NULL
              OR (c.created_at, c.id) > (%(beyond_at)s, %(beyond_id)s::uuid))
+        AND (%(user_id)s::uuid IS NULL OR NOT EXISTS (
+            SELECT FROM thread t
+            WHERE t.workspace_id = %(workspace_id)s AND t.id = l.thread_id
+                AND ({THREAD_IN_SIGHT}) IS NOT TRUE))
     ORDER BY c.created_at, c.id
     LIMIT %(limit)s
 """
@@ -257,8 +263,12 @@ async def candidates(
     only: UUID | None = None,
     lesson_id: UUID | None = None,
     beyond: tuple[datetime, UUID] | None = None,
+    seen_by: Caller | None = None,
 ) -> list[Candidate]:
-    """Candidates in a state, oldest first; all of them, one, or those of one lesson."""
+    """Candidates in a state, oldest first; all of them, one, or those of one lesson.
+
+    With `seen_by` those that this caller may look at.
+    """
     beyond_at, beyond_id = beyond or (None, None)
     values = {
         "workspace_id": workspace_id,
@@ -268,6 +278,8 @@ async def candidates(
         "lesson_id": lesson_id,
         "beyond_at": beyond_at,
         "beyond_id": beyond_id,
+        "user_id": seen_by and seen_by.user_id,
+        "is_home": seen_by is None or not seen_by.is_visiting,
     }
     async with db.cursor(row_factory=class_row(Candidate)) as cursor:
         await cursor.execute(_OPEN, values)

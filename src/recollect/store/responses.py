@@ -7,7 +7,7 @@ from typing import Any
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from recollect.domain import Caller, WorkspaceId
+from recollect.domain import Caller
 from recollect.store.pool import Db
 
 # Longer chains are cut at their beginning: no model reads further back.
@@ -38,30 +38,36 @@ _INSERT = """
         %(input)s, %(messages)s, %(answer)s, %(created_at)s
     )
 """
+# A conversation with a model may show what only its user sees. Rows of before have no owner.
+_OWN = "(r.user_id IS NULL OR r.user_id = %(user_id)s)"
 _FIND = f"""
-    SELECT {_COLUMNS} FROM response WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+    SELECT {_COLUMNS} FROM response r
+    WHERE r.workspace_id = %(workspace_id)s AND r.id = %(id)s AND {_OWN}
 """
 _NEWEST = f"""
     SELECT {_COLUMNS}
-    FROM response
-    WHERE workspace_id = %(workspace_id)s AND conversation = %(conversation)s
+    FROM response r
+    WHERE r.workspace_id = %(workspace_id)s AND r.conversation = %(conversation)s AND {_OWN}
     ORDER BY created_at DESC, id
     LIMIT 1
 """
-_CHAIN = """
+_CHAIN = f"""
     WITH RECURSIVE chain AS (
         SELECT r.id, r.previous_id, r.messages, 1 AS depth
         FROM response r
-        WHERE r.workspace_id = %(workspace_id)s AND r.id = %(id)s
+        WHERE r.workspace_id = %(workspace_id)s AND r.id = %(id)s AND {_OWN}
         UNION ALL
         SELECT r.id, r.previous_id, r.messages, chain.depth + 1
         FROM chain
         JOIN response r ON r.workspace_id = %(workspace_id)s AND r.id = chain.previous_id
-        WHERE chain.depth < %(most)s
+        WHERE chain.depth < %(most)s AND {_OWN}
     )
     SELECT messages FROM chain ORDER BY depth DESC
 """
-_DELETE = "DELETE FROM response WHERE workspace_id = %(workspace_id)s AND id = %(id)s"
+_DELETE = f"""
+    DELETE FROM response r
+    WHERE r.workspace_id = %(workspace_id)s AND r.id = %(id)s AND {_OWN}
+"""
 # everywhere: one sweep drops what was kept its thirty days.
 _SWEEP = """
     DELETE FROM response
@@ -90,35 +96,37 @@ async def insert(db: Db, caller: Caller, response: Response) -> None:
     )
 
 
-async def find(db: Db, workspace_id: WorkspaceId, response_id: str) -> Response | None:
-    """A response by its id."""
+async def find(db: Db, caller: Caller, response_id: str) -> Response | None:
+    """A response of the caller's by its id."""
     async with db.cursor(row_factory=class_row(Response)) as cursor:
-        await cursor.execute(_FIND, {"workspace_id": workspace_id, "id": response_id})
+        await cursor.execute(_FIND, {**_whose(caller), "id": response_id})
         return await cursor.fetchone()
 
 
-async def newest(db: Db, workspace_id: WorkspaceId, conversation: str) -> Response | None:
-    """The last response of a conversation."""
+async def newest(db: Db, caller: Caller, conversation: str) -> Response | None:
+    """The last response of a conversation of the caller's."""
     async with db.cursor(row_factory=class_row(Response)) as cursor:
-        await cursor.execute(_NEWEST, {"workspace_id": workspace_id, "conversation": conversation})
+        await cursor.execute(_NEWEST, {**_whose(caller), "conversation": conversation})
         return await cursor.fetchone()
 
 
-async def messages_up_to(
-    db: Db, workspace_id: WorkspaceId, response_id: str
-) -> list[dict[str, Any]]:
+async def messages_up_to(db: Db, caller: Caller, response_id: str) -> list[dict[str, Any]]:
     """Every message of a response and of those before it, in order."""
-    values = {"workspace_id": workspace_id, "id": response_id, "most": MOST_EARLIER}
+    values = {**_whose(caller), "id": response_id, "most": MOST_EARLIER}
     cursor = await db.execute(_CHAIN, values)
     return [message for row in await cursor.fetchall() for message in row[0]]
 
 
-async def delete(db: Db, workspace_id: WorkspaceId, response_id: str) -> bool:
-    """Remove a response; False when there is none."""
-    values = {"workspace_id": workspace_id, "id": response_id}
+async def delete(db: Db, caller: Caller, response_id: str) -> bool:
+    """Remove a response of the caller's; False when there is none."""
+    values = {**_whose(caller), "id": response_id}
     return (await db.execute(_DELETE, values)).rowcount > 0
 
 
 async def sweep(db: Db, before: datetime, limit: int) -> None:
     """Drop responses of long ago, in every workspace."""
     await db.execute(_SWEEP, {"before": before, "limit": limit})
+
+
+def _whose(caller: Caller) -> dict[str, Any]:
+    return {"workspace_id": caller.workspace_id, "user_id": caller.user_id}
