@@ -326,7 +326,8 @@ async def test_S41_S77_no_route_of_any_door_shows_or_changes_what_is_private(
         await browse(server, engine, stranger) as browser,
     ):
         keyed.headers["X-API-Key"] = keyed.headers["Authorization"].split()[1]
-        for door in server.doors:
+        # The page first: other doors let a stranger call threads of their own by any name.
+        for door in sorted(server.doors, key=lambda each: each.name != "dashboard"):
             if not isinstance(door.app, FastAPI):
                 continue
             http = browser if door.name == "dashboard" else keyed

@@ -69,7 +69,7 @@ def complaints(event: events.EngineEvent) -> Iterator[str]:
         ("statebase", 32),
         ("tools", 4),
         ("agents", 10),
-        ("alumia", 22),
+        ("alumia", 23),
         ("administration", 29),
         ("dashboard", 50),
     ],

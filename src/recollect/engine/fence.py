@@ -76,11 +76,17 @@ def _item(memory: Memory) -> str:
         "id": f"mem_{memory.code}",
         "date": (memory.valid_from or memory.created_at).date().isoformat(),
         "source": "person" if memory.origin is Origin.USER else "model",
-        "text": _clean(memory.content),
+        "text": _clean(_told(memory)),
     }
     text = json.dumps(shown, ensure_ascii=False)
     # No letter of an item can open or close anything.
     return text.replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _told(memory: Memory) -> str:
+    """What a model reads: the shorter form, where somebody wrote one for that."""
+    is_written = memory.origin is Origin.USER and memory.summary
+    return memory.summary or memory.content if is_written else memory.content
 
 
 def _clean(text: str) -> str:

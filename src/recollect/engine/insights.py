@@ -59,6 +59,7 @@ async def learn(engine: Engine, caller: Caller, ask: Learn) -> Insight:
 
 async def learn_in_passing(engine: Engine, caller: Caller, ask: Learn) -> Insight | None:
     """Keep what a model noticed, unless the user has switched learning off."""
+    caller.require(Right.WRITE)
     async with engine.reading(caller) as db:
         if not await insights.is_on(db, caller):
             return None

@@ -32,7 +32,7 @@ from recollect.engine.spaces import Heartbeat
 from recollect.errors import NotFound, Unavailable
 from recollect.models.chat import Question, Route
 from recollect.models.faults import NotUnderstood
-from recollect.store import jobs, lessons, threads
+from recollect.store import jobs, lessons, sources, threads
 from recollect.store.lessons import Candidate as Row
 from recollect.store.lessons import Lesson
 
@@ -328,6 +328,10 @@ async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved | 
             caller = replace(caller, project_id=thread.project_id)
             ask = replace(ask, scope=Scope.PROJECT)
         saved = await save_within(engine, db, caller, ask, embedded)
+        if thread and saved.is_new:
+            await sources.add(
+                db, caller, saved.memory.id, kind="session", target_id=thread.id, now=engine.now()
+            )
         await lessons.decide(
             db, workspace_id, row.id, "kept", memory_id=saved.memory.id, now=engine.now()
         )

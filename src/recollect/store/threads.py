@@ -133,7 +133,8 @@ _LOCATE = """
     WHERE t.workspace_id = ANY(%(workspace_ids)s)
         AND (t.id = %(id)s OR t.label = %(label)s
              OR (t.short_code = left(%(code)s, 12) AND starts_with(t.code, %(code)s)))
-    ORDER BY array_position(%(workspace_ids)s, t.workspace_id)
+    ORDER BY array_position(%(workspace_ids)s, t.workspace_id),
+        t.label IS NOT DISTINCT FROM %(label)s
     LIMIT 1
 """
 

@@ -57,6 +57,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "POST /api/v1/memories/{memory_id}/sources": {"kind": "session", "id": "{session}"},
     "POST /api/v1/sessions": {},
     "POST /api/v1/learning": {"category": "role", "insight": "a stranger"},
+    "POST /api/v1/tools/save_learning_insight": {"category": "role", "insight": "a stranger"},
     "PATCH /api/v1/learning/settings": {"enabled": True},
 }
 UPLOAD = "POST /api/v1/memories/{memory_id}/assets"
@@ -217,6 +218,7 @@ async def test_every_route_of_this_door_has_a_crossing_or_no_place_for_an_id(
         "GET /api/v1/export",
         "GET /api/v1/learning",
         "POST /api/v1/learning",
+        "POST /api/v1/tools/save_learning_insight",
         "DELETE /api/v1/learning",
         "GET /api/v1/learning/settings",
         "PATCH /api/v1/learning/settings",

@@ -279,3 +279,24 @@ async def test_N33_a_key_of_this_door_is_shown_once_and_kept_as_a_digest(
                 str(caller.org_id),
                 str(caller.user_id),
             )
+
+
+async def test_N35_the_tool_saves_nothing_while_learning_is_off(http: httpx2.AsyncClient) -> None:
+    noticed = {"category": "workflow", "insight": "works at night"}
+    path = "/api/v1/tools/save_learning_insight"
+    first = await http.post(path, json=noticed)
+    await http.patch("/api/v1/learning/settings", json={"enabled": False})
+
+    second = await http.post(path, json={**noticed, "insight": "naps at noon"})
+    await http.patch("/api/v1/learning/settings", json={"enabled": True})
+    third = await http.post(path, json={**noticed, "insight": "walks at dawn"})
+
+    saved = [each.json()["data"]["saved"] for each in (first, second, third)]
+    assert saved == [True, False, True]
+    assert second.json()["data"]["insight"] is None
+    page = (await http.get("/api/v1/learning")).json()["data"]
+    assert {each["insight"] for each in page["items"]} == {"walks at dawn", "works at night"}
+    assert complaint(await http.post(path, json={**noticed, "category": "taste"})) == (
+        400,
+        "BAD_REQUEST",
+    )

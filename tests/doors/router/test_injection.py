@@ -12,7 +12,9 @@ import pytest
 from recollect.domain import Caller, parse_ref
 from recollect.engine.forget import forget
 from recollect.engine.prompt import text_of
+from recollect.engine.threads import OpenThread, open_thread
 from tests.doors.router.conftest import Object, Routed
+from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for, neighbour, serve, visit
 from tests.support.tools import rows
@@ -393,3 +395,57 @@ async def test_what_an_echoing_model_repeats_is_never_learnt(routed: Routed, kin
     learnt = [row[0] for row in kept if row[0] != KNOWN]
     assert "The user lives in Oslo." in learnt
     assert [content for content in learnt if "March 15" in content] == []
+
+
+async def test_R280_a_summary_is_told_in_the_place_of_the_value(
+    routed: Routed, embedder: StubEmbedder
+) -> None:
+    long = "The deadline was moved twice and is now, after all, March 15."
+    embedder.table[long] = at_cosine(0.9)
+    await routed.remember(long, summary="Deadline: March 15", key="deadline")
+
+    await routed.remember(KNOWN)
+
+    await routed.chat(ASKED)
+
+    assert "Deadline: March 15" in routed.last.prompt
+    assert long not in routed.last.prompt
+    assert KNOWN in routed.last.prompt
+
+
+async def test_R284_R285_what_is_pinned_is_told_in_any_turn_until_it_expires(
+    routed: Routed, clock: Clock
+) -> None:
+    ends = clock.at + timedelta(hours=1)
+    await routed.remember("Ada is the tester.", pinned=True, expires_at=ends)
+
+    clock.advance(timedelta(minutes=59, seconds=59))
+    await routed.chat("What is the weather like?")
+    before = routed.last.prompt
+    clock.advance(timedelta(seconds=1))
+    await routed.chat("What is the weather like?")
+
+    assert "Ada is the tester." in before
+    assert "Ada is the tester." not in routed.last.prompt
+
+
+async def test_R302_what_is_extracted_from_a_session_is_auto_and_leads_back_to_it(
+    routed: Routed,
+) -> None:
+    thread = await open_thread(routed.engine, routed.caller, OpenThread(agent="chat"))
+    headers = {"X-Recollect-Thread": f"sess_{thread.code[:12]}"}
+
+    await routed.chat("My name is Ada and I live in Lisbon.", headers=headers)
+    await routed.drain()
+
+    listed = (await routed.http.get("/api/v1/memories")).json()["data"]["items"]
+    assert listed
+    assert {each["source"] for each in listed} == {"auto"}
+    for each in listed:
+        sources = (await routed.http.get(f"/api/v1/memories/{each['id']}/sources")).json()
+        [source] = sources["data"]["items"]
+        assert (source["kind"], source["targetId"], source["resolved"]) == (
+            "session",
+            str(thread.id),
+            True,
+        )

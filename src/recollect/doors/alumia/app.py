@@ -37,6 +37,7 @@ from recollect.engine.exports import own_choices
 from recollect.engine.insights import (
     is_learning,
     learn,
+    learn_in_passing,
     list_insights,
     switch_learning,
     unlearn,
@@ -348,6 +349,16 @@ async def add_insight(
     ask = parts_wire.to_learn(body)
     insight = await learn(engine, await _home(engine, caller), ask)
     return Envelope(data=parts_wire.from_insight(insight))
+
+
+@router.post("/api/v1/tools/save_learning_insight")
+async def save_learning_insight(
+    engine: EngineOf, caller: CallerOf, body: parts_wire.NewInsight
+) -> Envelope[parts_wire.Noticed]:
+    """Keep what a model noticed about the user in passing; nothing while learning is off."""
+    ask = parts_wire.to_learn(body)
+    insight = await learn_in_passing(engine, await _home(engine, caller), ask)
+    return Envelope(data=parts_wire.from_noticed(insight))
 
 
 @router.delete("/api/v1/learning")

@@ -142,6 +142,18 @@ def category(text: str) -> str:
     return name
 
 
+class Noticed(BaseModel):
+    """Whether what a model noticed was kept."""
+
+    saved: bool
+    insight: InsightObject | None
+
+
+def from_noticed(insight: Insight | None) -> Noticed:
+    """What became of it."""
+    return Noticed(saved=insight is not None, insight=insight and from_insight(insight))
+
+
 def to_learn(body: NewInsight) -> Learn:
     """The verb's value."""
     return Learn(
