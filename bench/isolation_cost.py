@@ -12,6 +12,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import LiteralString
@@ -113,7 +114,12 @@ async def compare(bound: Pool, free: Pool, caller: Caller, codes: list[str], rou
     print("| query | as it is, ms | without row security | without the predicate | without both |")
     print("|---|---|---|---|---|")
     for name, (seen, all_see) in _QUERIES.items():
-        ways = ((bound, seen), (free, seen), (bound, all_see), (free, all_see))
+        ways: Sequence[tuple[Pool, LiteralString]] = (
+            (bound, seen),
+            (free, seen),
+            (bound, all_see),
+            (free, all_see),
+        )
         times: list[list[float]] = [[] for _ in ways]
         for number in range(rounds):
             asked = values | {"code": codes[number % len(codes)][:12]}
