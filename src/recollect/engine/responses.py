@@ -79,7 +79,7 @@ async def find_items(
     found: dict[str, Object] = {}
     async with engine.reading(caller) as db:
         for response_id in dict.fromkeys(answers.values()):
-            response = await responses.find(db, caller.workspace_id, response_id)
+            response = await responses.find(db, caller, response_id)
             if response and _is_theirs(response, subject):
                 items: list[Object] = [*response.input, *response.answer.get("output", [])]
                 found |= {str(item["id"]): item for item in items if "id" in item}
