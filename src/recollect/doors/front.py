@@ -77,7 +77,10 @@ class Door:
 
     def serves(self, path: str) -> bool:
         """Whether the path lies behind this door."""
-        if any(path == prefix or path.startswith(prefix + "/") for prefix in self.prefixes):
+        # The page stands at `/` alone: what begins with two is nowhere.
+        if any(
+            path == each or (path.startswith(f"{each}/") and each != "/") for each in self.prefixes
+        ):
             return True
         return self.also is not None and bool(self.also.match(path))
 

@@ -169,8 +169,8 @@ async def get_text(engine: EngineOf, caller: Inside, document_id: str) -> TextOb
     f"{_DOCUMENT}/content",
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"application/octet-stream": {}}},
-        206: {"content": {"application/octet-stream": {}}},
+        200: {"content": {"*/*": {}}},
+        206: {"content": {"*/*": {}}},
         416: {"model": wire.ErrorObject},
     },
 )
