@@ -124,13 +124,19 @@ _IN_ORDER = """
     FROM near
     ORDER BY near.distance, near.memory_id
 """
-# Of equally near ones the more important comes first, then the newer one.
+# Of equally near ones the more important comes first, then the newer one. One by one: a plan that
+# is kept does not know how few they are, and joined them by reading the whole workspace.
 _WHOLE = f"""
-    SELECT 1 - near.distance AS cosine, {COLUMNS}
+    SELECT 1 - near.distance AS cosine, found.*
     FROM near
-    JOIN memory m ON m.workspace_id = %(workspace_id)s AND m.id = near.memory_id
-    LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
-    ORDER BY near.distance, m.importance DESC, m.created_at DESC, m.id
+    CROSS JOIN LATERAL (
+        SELECT {COLUMNS}
+        FROM memory m
+        LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
+        WHERE m.workspace_id = %(workspace_id)s AND m.id = near.memory_id
+        LIMIT 1
+    ) AS found
+    ORDER BY near.distance, found.importance DESC, found.created_at DESC, found.id
 """
 
 # Exact, inside the workspace: left to itself the planner would take a vector index under a filter
