@@ -1,5 +1,7 @@
 """The local summary: whole sentences as they were said, with who said them."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,11 +68,10 @@ def test_pleasantries_alone_still_say_something() -> None:
 def test_every_sentence_of_a_summary_was_said(lines: list[Line]) -> None:
     said = {sentence.rstrip(".") for line in lines for sentence in split_sentences(line.text)}
 
-    rest = summary_of(lines)
+    # The speakers first: somebody may have said nothing but a letter of a name.
+    rest = re.sub(r"\b(?:Ana|Ben) (?:says|asks): ", "", summary_of(lines))
     for each in sorted(said, key=len, reverse=True):
         if each:
             rest = rest.replace(each, "")
 
-    for word in ("Ana", "Ben", "asks", "says", ":", "."):
-        rest = rest.replace(word, "")
-    assert rest.strip() == ""
+    assert rest.replace(".", "").strip() == ""

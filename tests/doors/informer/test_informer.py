@@ -547,12 +547,13 @@ async def test_R175_a_search_reads_each_vector_of_the_chat_once_and_keeps_only_t
     scans = [
         node
         for node in nodes(row[0][0]["Plan"])
-        if node.get("Alias") == "m_1" and "memory_vector" in node.get("Relation Name", "")
+        if node.get("Alias", "").startswith("m")
+        and "memory_vector" in node.get("Relation Name", "")
     ]
 
     assert [(node["Actual Loops"], node["Actual Rows"]) for node in scans] == [(1, 60)]
-    [kept] = [node for node in nodes(row[0][0]["Plan"]) if node["Node Type"] == "Limit"]
-    assert kept["Actual Rows"] == 5
+    cuts = [node for node in nodes(row[0][0]["Plan"]) if node["Node Type"] == "Limit"]
+    assert max(node["Actual Rows"] for node in cuts) == 5
 
 
 def nodes(plan: Object) -> Iterator[Object]:
