@@ -110,6 +110,7 @@ async def _serve(server: Server, listening: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # else any process of this machine could say whose request it is
         timeout_graceful_shutdown=_LEAVE_SECONDS,
     )
     serving = _Uvicorn(config)

@@ -68,9 +68,9 @@ async def recall(engine: Engine, caller: Caller, ask: Recall) -> Recalled:
         if asked is None:
             hits = await _by_words(engine, db, caller, ask, wanted, None)
             return Recalled(hits, is_degraded=await has_meaning(db, caller.workspace_id))
-        hits = await _by_meaning(engine, db, caller, ask, wanted, asked)
+        hits, some_wait = await _by_meaning(engine, db, caller, ask, wanted, asked)
         # Those still waiting for their vector can be found by their words until it is there.
-        if await jobs.is_waiting(db, caller.workspace_id, spaces.TEND.kind):
+        if some_wait:
             hits += await _by_words(engine, db, caller, ask, wanted, asked.point.generation)
             hits.sort(key=lambda hit: -hit.score)
     return Recalled(hits[: ask.limit], is_degraded=False)
@@ -99,13 +99,17 @@ def within_thread(caller: Caller, wanted: Filter) -> Caller:
 
 async def _by_meaning(
     engine: Engine, db: Db, caller: Caller, ask: Recall, wanted: Filter, asked: Asked
-) -> list[Hit]:
-    near = await vectors.nearest(db, caller, asked.point, wanted, limit=ask.limit, now=engine.now())
-    return [
+) -> tuple[list[Hit], bool]:
+    """Hits, and whether other memories still wait for their vector."""
+    near, some_wait = await vectors.nearest_beside(
+        db, caller, asked.point, wanted, spaces.TEND.kind, limit=ask.limit, now=engine.now()
+    )
+    hits = [
         Hit(each.memory, relevance, Means.MEANING)
         for each in near
         if (relevance := asked.embedder.relevance(each.cosine)) >= ask.threshold
     ]
+    return hits, some_wait
 
 
 async def _by_words(

@@ -118,11 +118,13 @@ class BuiltinEmbedder:
     async def _computed(self, text: str, purpose: Purpose, rank: int) -> Vector:
         """Window by window, so that something more urgent gets its turn in between."""
         lane, model = self._lanes[purpose], self._model
-        windows = await lane.run(lambda: model.windows(_PREFIX[purpose], text), rank)
-        found = await asyncio.gather(
+        first, windows = await lane.run(lambda: model.begin(_PREFIX[purpose], text), rank)
+        if not windows:
+            return first
+        rest = await asyncio.gather(
             *(lane.run(lambda window=window: model.vector(window), rank) for window in windows)
         )
-        return found[0] if len(found) == 1 else _unit(np.sum(found, axis=0))
+        return _unit(np.sum([first, *rest], axis=0))
 
 
 class _Model:
@@ -158,6 +160,11 @@ class _Model:
             [self._open, *lead, *tokens[start : start + size], self._close]
             for start in range(0, max(1, len(tokens)), max(1, size))
         ]
+
+    def begin(self, prefix: str, text: str) -> tuple[Vector, list[list[int]]]:
+        """The first window's vector, and the windows that are left; mostly there are none."""
+        first, *rest = self.windows(prefix, text)
+        return self.vector(first), rest
 
     def vector(self, window: list[int]) -> Vector:
         """The window's meaning, without what all texts share."""

@@ -74,12 +74,14 @@ async def enqueue(db: Db, workspace_id: WorkspaceId, new: Sequence[NewJob], now:
     await db.execute(_WAKE, {"channel": CHANNEL})
 
 
-_WAITING = """
-    SELECT EXISTS (
+# Whether a job of this kind is queued, running or buried in the workspace.
+WAITING = """
+    EXISTS (
         SELECT FROM job
-        WHERE workspace_id = %(workspace_id)s AND kind = %(kind)s AND status <> 'done'
+        WHERE job.workspace_id = %(workspace_id)s AND job.kind = %(kind)s AND job.status <> 'done'
     )
 """
+_WAITING = f"SELECT {WAITING}"
 
 
 async def is_waiting(db: Db, workspace_id: WorkspaceId, kind: str) -> bool:

@@ -222,11 +222,14 @@ async def _configure(connection: Db) -> None:
     set_json_loads(_read_json, connection)
 
 
-def _read_json(text: str | bytes) -> Any:
-    # `jsonb` writes 1e30 with all its digits; read as an integer it would be none of 64 bits.
-    return json.loads(text, parse_int=_number)
-
-
 def _number(digits: str) -> int | float:
     number = int(digits)
     return number if -(2**63) <= number < 2**63 else float(digits)
+
+
+# `jsonb` writes 1e30 with all its digits; read as an integer it would be none of 64 bits.
+_DECODER = json.JSONDecoder(parse_int=_number)
+
+
+def _read_json(text: str | bytes) -> Any:
+    return _DECODER.decode(text if isinstance(text, str) else text.decode())

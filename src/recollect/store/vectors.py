@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pgvector import HalfVector
 from psycopg import sql
-from psycopg.rows import class_row, kwargs_row
+from psycopg.rows import class_row, dict_row, kwargs_row
 
 from recollect.domain import CURRENT, Caller, Filter, Memory, MemoryId, View, WorkspaceId
+from recollect.store import jobs
 from recollect.store.memories import COLUMNS, MATCHES, matching, memory_from_row
 from recollect.store.pool import Db
 from recollect.store.visible import VISIBLE, visible_to
@@ -126,8 +127,7 @@ _IN_ORDER = """
 """
 # Of equally near ones the more important comes first, then the newer one. One by one: a plan that
 # is kept does not know how few they are, and joined them by reading the whole workspace.
-_WHOLE = f"""
-    SELECT 1 - near.distance AS cosine, found.*
+_MEMORIES = f"""
     FROM near
     CROSS JOIN LATERAL (
         SELECT {COLUMNS}
@@ -137,6 +137,10 @@ _WHOLE = f"""
         LIMIT 1
     ) AS found
     ORDER BY near.distance, found.importance DESC, found.created_at DESC, found.id
+"""
+_WHOLE = f"SELECT 1 - near.distance AS cosine, found.* {_MEMORIES}"
+_WHOLE_BESIDE = f"""
+    SELECT 1 - near.distance AS cosine, {jobs.WAITING} AS is_waiting, found.* {_MEMORIES}
 """
 
 # Exact, inside the workspace: left to itself the planner would take a vector index under a filter
@@ -204,6 +208,27 @@ async def nearest(
     async with db.cursor(row_factory=kwargs_row(_near)) as cursor:
         await cursor.execute(query, _values(caller, point, wanted, limit, now, CURRENT))
         return await cursor.fetchall()
+
+
+async def nearest_beside(
+    db: Db,
+    caller: Caller,
+    point: Point,
+    wanted: Filter,
+    job_kind: str,
+    *,
+    limit: int,
+    now: datetime,
+) -> tuple[list[Near], bool]:
+    """As `nearest`, and whether a job of that kind waits: one statement instead of two."""
+    query = await _prepared(db, caller, point, wanted, limit, CURRENT, _WHOLE_BESIDE)
+    values = _values(caller, point, wanted, limit, now, CURRENT) | {"kind": job_kind}
+    async with db.cursor(row_factory=dict_row) as cursor:
+        rows = await (await cursor.execute(query, values)).fetchall()
+    if not rows:
+        return [], await jobs.is_waiting(db, caller.workspace_id, job_kind)
+    is_waiting = [row.pop("is_waiting") for row in rows]
+    return [_near(**row) for row in rows], is_waiting[0]
 
 
 def _near(cosine: float, **row: Any) -> Near:
