@@ -54,6 +54,20 @@ def test_a_signal_ends_it_within_seconds_and_leaves_no_server(
     assert first.output.count(first.key) == 1
 
 
+def test_S53_a_neighbour_on_the_machine_cannot_say_for_whom_it_asks(first: Running) -> None:
+    with first.client() as http:
+        tries = [
+            http.post(
+                "/login",
+                json={"username": f"nobody {number}", "password": "wrong"},
+                headers={"x-forwarded-for": f"203.0.113.{number}"},
+            ).status_code
+            for number in range(31)
+        ]
+
+    assert tries == [401] * 30 + [429]
+
+
 def test_a_second_serve_on_the_same_directory_is_told_who_is_there(house: Running) -> None:
     assert house.process
 

@@ -78,11 +78,13 @@ def test_saves_are_refused_while_the_disk_is_full_and_taken_again_when_there_is_
         reading = http.get("/v1/memories")
         ask = {"query": "rain", "threshold": 0}
         searching = http.post("/v1/memories/search", json=ask)
+        recalling = http.post("/v1/tools/memory_recall", json={"query": "rain all day"})
 
         filler.unlink()
         diary.save_until(201)
 
         assert (reading.status_code, searching.status_code) == (200, 200)
+        assert recalling.json()["memories"]
         assert diary.found() == diary.kept
     assert "Traceback" not in house.output
 

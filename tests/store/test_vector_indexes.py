@@ -11,7 +11,7 @@ from recollect.engine.indexing import index_vectors, plan_indexes
 from recollect.engine.save import Save, save
 from recollect.engine.spaces import current_space, drop_vectors
 from recollect.models.registry import Embedders
-from recollect.store import links, vectors
+from recollect.store import links, vector_indexes, vectors
 from recollect.store.vectors import Point
 from recollect.worker import Worker
 from tests.support.clock import Clock
@@ -68,6 +68,26 @@ async def test_a_large_workspace_is_indexed_and_finds_what_the_exact_scan_finds(
             by_index = await near(engine, large, text, Filter(), is_indexed=True)
             assert len(set(exact) & set(by_index)) >= 9
             assert not forgotten & set(by_index)
+
+
+async def test_where_shared_memory_is_too_small_the_index_is_built_without_it(
+    databases: TestDatabases, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wasteful = """
+        SET maintenance_work_mem = '1TB'; SET max_parallel_maintenance_workers = 2;
+        SET min_parallel_table_scan_size = 0
+    """
+    monkeypatch.setattr(vector_indexes, "_ROOM", wasteful)
+    embedder = StubEmbedder(dimension=DIMENSION)
+    async with open_house(databases.clone(), Embedders(embedder), clock) as engine:
+        caller = await new_caller(engine)
+        await fill(engine, caller, MANY)
+
+        await index_vectors(engine, caller.workspace_id, no_beat, LEAST)
+
+        assert (await current_space(engine, caller.workspace_id)).is_indexed
+        found = await near(engine, caller, "statement 1", Filter(), is_indexed=True)
+    assert len(found) == 10
 
 
 async def test_a_filter_is_answered_exactly_even_where_there_is_an_index(

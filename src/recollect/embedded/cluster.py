@@ -40,6 +40,7 @@ _SETTINGS = {
     "jit": "off",
     # Plans for tables never analysed are poor; a new house shall not wait a minute for good ones.
     "autovacuum_naptime": "10s",
+    "autovacuum_work_mem": "64MB",  # else as much as building an index may take, for each worker
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",  # `Launch.may_pass` reads one of them
@@ -57,12 +58,27 @@ _MOST_BUFFERS_MIB = 1_024
 _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
+# While a vector index is built it should fit in here: a million vectors of 384 numbers take 1.6 GB,
+# and what does not fit is linked ten times slower.
+_LEAST_BUILDING_MIB = 64
+_MOST_BUILDING_MIB = 2_048
+
+
 def buffers_mib(limit: Path = _CONTAINER_LIMIT) -> int:
     """PostgreSQL's own memory: an eighth of what this machine or container has, within bounds."""
+    return min(max(_eighth_mib(limit), _LEAST_BUFFERS_MIB), _MOST_BUFFERS_MIB)
+
+
+def building_mib(limit: Path = _CONTAINER_LIMIT) -> int:
+    """What building an index may take for a while: an eighth as well, within other bounds."""
+    return min(max(_eighth_mib(limit), _LEAST_BUILDING_MIB), _MOST_BUILDING_MIB)
+
+
+def _eighth_mib(limit: Path) -> int:
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):  # none, or "max"
         most = min(most, int(limit.read_text()))
-    return min(max(most // 8 // 2**20, _LEAST_BUFFERS_MIB), _MOST_BUFFERS_MIB)
+    return most // 8 // 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +287,7 @@ def _command(home: Home, bin_dir: Path, socket_dir: Path) -> list[str]:
     settings = {
         **_SETTINGS,
         "shared_buffers": f"{buffers_mib()}MB",
+        "maintenance_work_mem": f"{building_mib()}MB",
         "unix_socket_directories": quoted,
     }
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]

@@ -1,6 +1,7 @@
 """Searching by meaning, word and link at once, and browsing; every result can say why."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -31,7 +32,7 @@ from recollect.engine.recall import has_meaning
 from recollect.engine.spaces import Asked
 from recollect.engine.twins import TWIN_FLOOR, is_twin
 from recollect.engine.words import query_terms
-from recollect.errors import Invalid
+from recollect.errors import Invalid, Unavailable
 from recollect.store import links, memories, threads, vectors, words
 from recollect.store.pool import Db
 from recollect.store.words import Match
@@ -114,10 +115,15 @@ async def search(engine: Engine, caller: Caller, ask: Search) -> Found:
     caller.require(Right.READ)
     found = await (_hybrid if ask.mode is Mode.HYBRID else _browse)(engine, caller, ask)
     if ask.counts_as_access and found.findings:
-        ids = [finding.memory.id for finding in found.findings]
-        async with engine.pool.writing(caller.workspace_id) as db:
-            await memories.touch(db, caller.workspace_id, ids, engine.now())
+        await _count_access(engine, caller, [finding.memory.id for finding in found.findings])
     return found
+
+
+async def _count_access(engine: Engine, caller: Caller, ids: Sequence[MemoryId]) -> None:
+    """Note that these were recalled; where that cannot be kept, they were recalled all the same."""
+    with suppress(Unavailable):
+        async with engine.pool.counting(caller.workspace_id) as db:
+            await memories.touch(db, caller.workspace_id, ids, engine.now())
 
 
 async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:

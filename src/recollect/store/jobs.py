@@ -91,11 +91,16 @@ async def is_waiting(db: Db, workspace_id: WorkspaceId, kind: str) -> bool:
     return bool(row and row[0])
 
 
-# everywhere: claiming is the one thing that looks at all workspaces; the job names its own.
+# everywhere: claiming is the one thing that looks at all workspaces; the job names its own. One
+# queued while its twin runs waits for the end of that: two would stand in each other's way.
 _CLAIM = """
     WITH due AS (
         SELECT workspace_id, id FROM job
         WHERE status = 'pending' AND run_after <= %(now)s AND kind = ANY(%(kinds)s)
+            AND NOT EXISTS (
+                SELECT FROM job twin
+                WHERE twin.workspace_id = job.workspace_id AND twin.kind = job.kind
+                    AND twin.dedupe_key = job.dedupe_key AND twin.status = 'running')
         ORDER BY run_after, id
         LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED

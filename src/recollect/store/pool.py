@@ -32,6 +32,10 @@ _BEGIN = sql.SQL("BEGIN; SET LOCAL recollect.workspace = {}")
 _BEGIN_AS = sql.SQL(
     "BEGIN; SET LOCAL recollect.workspace = {}; SELECT id FROM app_user WHERE id = {} FOR KEY SHARE"
 )
+# Nobody waits for the disk; after a crash the last half second of it may be missing.
+_BEGIN_COUNTING = sql.SQL(
+    "BEGIN; SET LOCAL recollect.workspace = {}; SET LOCAL synchronous_commit = off"
+)
 _BEGIN_READING = sql.SQL("BEGIN READ ONLY; SET LOCAL recollect.workspace = {}")
 # A search's statements are long: planning them for each question took 8 of its 50 ms at 100,000
 # memories, and the plan is the same each time (`PGOPTIONS='-c plan_cache_mode=...'` shows it).
@@ -93,6 +97,10 @@ class Pool:
             _BEGIN_AS.format(sql.Literal(str(workspace_id)), sql.Literal(str(user_id))),
             finds_user=True,
         )
+
+    def counting(self, workspace_id: WorkspaceId) -> AbstractAsyncContextManager[Db]:
+        """As `writing`, for what is only counted: a crash may lose it, and it waits for no disk."""
+        return self._transaction(_BEGIN_COUNTING.format(sql.Literal(str(workspace_id))))
 
     def reading(
         self, workspace_id: WorkspaceId, *, keeps_plans: bool = False

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from psycopg import sql
+from psycopg.errors import DiskFull, OutOfMemory
 
 from recollect.domain import WorkspaceId
 from recollect.store.pool import Db, connect, is_pooled
@@ -84,25 +85,39 @@ _BUILD = sql.SQL(
     "WHERE workspace_id = {workspace_id} AND generation = {generation}"
 )
 # own connection: nobody else uses it, so that what is set may last. Behind a pooler others would.
-_ROOM = "SET maintenance_work_mem = '512MB'; SET max_parallel_maintenance_workers = 2"
+_ROOM = """
+    SELECT set_config('max_parallel_maintenance_workers', '2', false),
+        set_config('maintenance_work_mem', greatest(
+            pg_size_bytes(current_setting('maintenance_work_mem')), pg_size_bytes('512MB')
+        ) / 1024 || 'kB', false)
+"""
+_ALONE = "SET max_parallel_maintenance_workers = 0"
 
 
 async def build(url: str, wanted: Wanted, table: str) -> None:
     """Build the index; takes about a minute for 100,000 vectors."""
     name = sql.Identifier(_name(wanted.workspace_id, wanted.generation))
+    statement = _BUILD.format(
+        name=name,
+        table=sql.Identifier(table),
+        dimension=sql.Literal(wanted.dimension),
+        workspace_id=sql.Literal(wanted.workspace_id),
+        generation=sql.Literal(wanted.generation),
+    )
     async with await connect(url) as db:
-        if not await is_pooled(db):
+        is_shared = await is_pooled(db)
+        if not is_shared:
             await db.execute(_ROOM)
         await db.execute(_DROP.format(name=name))
-        await db.execute(
-            _BUILD.format(
-                name=name,
-                table=sql.Identifier(table),
-                dimension=sql.Literal(wanted.dimension),
-                workspace_id=sql.Literal(wanted.workspace_id),
-                generation=sql.Literal(wanted.generation),
-            )
-        )
+        try:
+            await db.execute(statement)
+        except (DiskFull, OutOfMemory):
+            # Several build in shared memory, of which a container often has 64 MB; one needs none.
+            if is_shared:
+                raise
+            await db.execute(_ALONE)
+            await db.execute(_DROP.format(name=name))
+            await db.execute(statement)
 
 
 _RETIRED = """
