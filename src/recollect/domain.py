@@ -40,6 +40,14 @@ class Ref:
     code: str | None = None
 
 
+# Every door writes ids with prefixes of its own and takes those of the others.
+MEMORY_PREFIXES = ("mem_", "mem-")
+THREAD_PREFIXES = ("sess_", "chat_", "chat-", "conv_")
+MESSAGE_PREFIXES = ("msg_", "msg-")
+FILE_PREFIXES = ("file_", "file-")
+DOCUMENT_PREFIXES = ("cart_",)
+
+
 def parse_ref(text: str, *prefixes: str) -> Ref | None:
     """The id a client means, with or without one of the prefixes; None if it can be no id."""
     for prefix in prefixes:

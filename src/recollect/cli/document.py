@@ -7,7 +7,7 @@ from pathlib import Path
 
 from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, operator_in, table
-from recollect.domain import parse_ref
+from recollect.doors import refs
 from recollect.engine.core import Engine
 from recollect.engine.documents import (
     ListDocuments,
@@ -16,7 +16,7 @@ from recollect.engine.documents import (
     delete_document,
     list_documents,
 )
-from recollect.errors import Invalid, NotFound
+from recollect.errors import Invalid
 
 _AT_ONCE = 256 * 1024
 _PAGE = 100
@@ -78,8 +78,6 @@ async def _list(engine: Engine, asked: argparse.Namespace) -> str:
 
 
 async def _delete(engine: Engine, asked: argparse.Namespace) -> str:
-    ref = parse_ref(asked.document, "cart_")
-    if ref is None:
-        raise NotFound("document")
+    ref = refs.document(asked.document)
     await delete_document(engine, await operator_in(engine, asked.workspace), ref)
     return "deleted"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from recollect.cli.arguments import Commands, add_command
 from recollect.cli.houses import opened, read_file, removed, sure
-from recollect.domain import parse_ref
+from recollect.domain import THREAD_PREFIXES, parse_ref
 from recollect.engine import erase as erasing
 from recollect.engine.core import Engine
 from recollect.engine.erase import Kind, Target
@@ -93,7 +93,7 @@ async def _user(engine: Engine, asked: argparse.Namespace) -> list[Target]:
 
 async def _thread(engine: Engine, asked: argparse.Namespace) -> list[Target]:
     place = await find_workspace(engine, asked.workspace)
-    ref = parse_ref(asked.wanted, "chat_", "sess_", "chat-", "conv_")
+    ref = parse_ref(asked.wanted, *THREAD_PREFIXES)
     return [await erasing.target_thread(engine, place.id, place.org_id, ref, asked.wanted)]
 
 

@@ -9,7 +9,7 @@ from time import monotonic
 from recollect.cli.arguments import Commands, add_command
 from recollect.cli.backup import refuse_absent, say
 from recollect.cli.houses import opened
-from recollect.domain import Ref, parse_ref
+from recollect.domain import THREAD_PREFIXES, Ref, parse_ref
 from recollect.engine.exports import Leaving, choices_of, leaving
 from recollect.errors import Invalid
 from recollect.settings import Settings
@@ -99,7 +99,7 @@ def _tell_of_bytes(counts: Mapping[str, int]) -> None:
 def _thread(text: str | None) -> Ref | None:
     if text is None:
         return None
-    ref = parse_ref(text, "sess_", "chat_", "chat-")
+    ref = parse_ref(text, *THREAD_PREFIXES)
     if ref is None:
         raise Invalid("`--thread` is no id of a session, chat or channel.")
     return ref

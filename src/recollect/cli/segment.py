@@ -5,11 +5,11 @@ import argparse
 from recollect.cli.arguments import Commands, add_command
 from recollect.cli.houses import operator_in
 from recollect.compose import open_database, open_engine
-from recollect.domain import Caller, Ref, parse_ref
+from recollect.domain import Caller, Ref
+from recollect.doors import refs
 from recollect.engine.core import Engine
 from recollect.engine.segmentation import Rules
 from recollect.engine.segments import Planned, plan, resegment, segment_threads
-from recollect.errors import NotFound
 from recollect.settings import Settings
 from recollect.store.migrate import migrate
 
@@ -35,9 +35,7 @@ def add(commands: Commands) -> None:
 
 async def run(settings: Settings, asked: argparse.Namespace) -> int:
     """Show, or do it and show what came of it."""
-    ref = parse_ref(asked.chat, "chat-", "chat_", "sess_")
-    if ref is None:
-        raise NotFound("chat")
+    ref = refs.chat(asked.chat)
     async with open_database(settings) as database:
         await migrate(database.url)
         async with open_engine(settings, database) as engine:

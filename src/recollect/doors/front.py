@@ -422,3 +422,8 @@ def bearer(headers: Headers) -> str | None:
     """The key of an `Authorization: Bearer` header."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() or None if scheme.lower() == "bearer" else None
+
+
+def key_or_bearer(headers: Headers) -> str | None:
+    """The key of an `X-API-Key` header, or else of `Authorization`."""
+    return headers.get("x-api-key") or bearer(headers)

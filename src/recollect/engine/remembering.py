@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from recollect.domain import Caller, Memory, Message, Ref, Right, parse_ref
+from recollect.domain import MESSAGE_PREFIXES, Caller, Memory, Message, Ref, Right, parse_ref
 from recollect.engine import distiller, spaces
 from recollect.engine.change import Change, change_within
 from recollect.engine.core import Engine
@@ -175,7 +175,7 @@ def _by_rule(engine: Engine, source: str) -> Synthesis:
 
 async def _message(engine: Engine, caller: Caller, name: str) -> Message:
     """A message of the caller's chat."""
-    ref = parse_ref(name, "msg_", "msg-")
+    ref = parse_ref(name, *MESSAGE_PREFIXES)
     async with engine.reading(caller) as db:
         found = await messages.find(db, caller, ref, engine.now()) if ref else None
         if found is None and caller.thread_id:

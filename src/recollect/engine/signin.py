@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from recollect.domain import NOWHERE, Caller, Ref, Right, parse_ref
+from recollect.domain import NOWHERE, THREAD_PREFIXES, Caller, Ref, Right, parse_ref
 from recollect.engine.contexts import Context, enter
 from recollect.engine.core import Clock, Engine
 from recollect.engine.keys import HASHER, LONGEST_PASSWORD, check_password, hash_password
@@ -222,7 +222,7 @@ async def enter_chat(engine: Engine, caller: Caller, name: str) -> Caller:
 
     A chat has an id in several spellings; one that began elsewhere also has its name from there.
     """
-    ref = parse_ref(name, "chat_", "chat-", "sess_", "conv_") or Ref()
+    ref = parse_ref(name, *THREAD_PREFIXES) or Ref()
     places = await list_places(engine, caller)
     async with engine.pool.everywhere() as db:
         found = await threads.locate(db, [each.id for each in places], ref, name)

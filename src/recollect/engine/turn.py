@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import structlog
 
-from recollect.domain import Caller, Message, Ref, Right, Thread, parse_ref
+from recollect.domain import THREAD_PREFIXES, Caller, Message, Ref, Right, Thread, parse_ref
 from recollect.engine import builtins, kinds
 from recollect.engine.builtins import Context
 from recollect.engine.channels import Channel, enter_channel
@@ -247,7 +247,7 @@ class _Turn:
         name = self._ask.thread
         if not name:
             return None
-        ref = parse_ref(name, "chat_", "sess_", "chat-", "conv_")
+        ref = parse_ref(name, *THREAD_PREFIXES)
         return Channel(name, ref, agent=self._ask.agent)
 
     async def _hear(self, db: Db, seed: str) -> tuple[Message | None, Lesson | None]:

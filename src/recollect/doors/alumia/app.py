@@ -4,11 +4,11 @@ import re
 from collections.abc import AsyncIterator
 from typing import IO, Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, File, Query, Request, Response, UploadFile
+from fastapi import Depends, File, Query, Request, Response, UploadFile
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from recollect import __version__
 from recollect.domain import Caller, Memory
+from recollect.doors import refs
 from recollect.doors.alumia import parts_wire, wire
 from recollect.doors.alumia.envelope import (
     Envelope,
@@ -21,7 +21,7 @@ from recollect.doors.alumia.errors import answer
 from recollect.doors.cursors import cursor_at, place_of
 from recollect.doors.files import Sent, download, parts_of
 from recollect.doors.front import Door, bearer
-from recollect.doors.furnish import EngineOf, furnish
+from recollect.doors.furnish import BEARER, EngineOf, furnish, new_app, new_router
 from recollect.engine.assets import (
     MOST_BYTES,
     NewAsset,
@@ -58,7 +58,6 @@ from recollect.engine.threads import OpenThread, get_thread, open_thread
 from recollect.errors import Invalid, NotFound
 from recollect.trade.archive import spooled
 
-CREDENTIALS = {"bearer": {"type": "http", "scheme": "bearer"}}
 PREFIXES = ("/api/v1",)
 _UPLOAD = re.compile(r"/api/v1/memories/[^/]+/assets")
 # The file's form around it.
@@ -66,24 +65,17 @@ _UPLOAD_BYTES = MOST_BYTES + 64 * 1024
 _SENT_BYTES = 256 * 1024
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}")
 
-_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503)
-router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+router = new_router(ErrorObject, 422)
 
 
 def door(engine: Engine) -> Door:
     """The door, ready to be hung."""
-    app = FastAPI(
-        title="Recollect: key/value memories",
-        version=__version__,
-        description="Memories by key, with scopes, assets and sources; and what was learnt.",
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        # Not by `include_router`, which makes every route once more: 70 ms in the first request.
-        routes=list(router.routes),
+    app = new_app(
+        "Recollect: key/value memories",
+        "Memories by key, with scopes, assets and sources; and what was learnt.",
+        router.routes,
     )
-    furnish(app, engine, answer, CREDENTIALS)
+    furnish(app, engine, answer, BEARER)
     return Door(
         "alumia", PREFIXES, app, answer, bearer, uploads=_UPLOAD, most_upload_bytes=_UPLOAD_BYTES
     )
@@ -98,7 +90,7 @@ async def _active(request: Request, engine: EngineOf) -> Caller:
     wanted = request.headers.get("x-alumia-workspace")
     if wanted is None:
         return caller
-    return await activate(engine, caller, wire.thing_id(wanted, "workspace"))
+    return await activate(engine, caller, refs.workspace(wanted))
 
 
 CallerOf = Annotated[Caller, Depends(_active)]
@@ -234,7 +226,7 @@ async def download_asset(
 ) -> Response:
     """The bytes, or with a `Range` header some of them."""
     there, memory = await _found(engine, caller, memory_id, names)
-    asset = await get_asset(engine, there, memory, wire.thing_id(asset_id, "asset"))
+    asset = await get_asset(engine, there, memory, refs.uuid_of(asset_id, "asset"))
     file = Sent(asset.filename, asset.media_type, asset.size, asset.digest)
 
     def give(first: int, last: int) -> AsyncIterator[bytes]:
@@ -257,7 +249,7 @@ async def delete_asset(
 ) -> Envelope[Gone]:
     """Delete an asset."""
     there, memory = await _found(engine, caller, memory_id, names)
-    wanted = wire.thing_id(asset_id, "asset")
+    wanted = refs.uuid_of(asset_id, "asset")
     await detach(engine, there, memory, wanted)
     return Envelope(data=Gone(id=str(wanted)))
 
@@ -291,7 +283,7 @@ async def unlink_source(
 ) -> Envelope[Gone]:
     """Take a link away."""
     there, memory = await _found(engine, caller, memory_id, names)
-    wanted = wire.thing_id(source_id, "source")
+    wanted = refs.uuid_of(source_id, "source")
     await remove_source(engine, there, memory, wanted)
     return Envelope(data=Gone(id=str(wanted)))
 
@@ -315,7 +307,7 @@ async def get_session(
     engine: EngineOf, caller: CallerOf, session_id: str
 ) -> Envelope[parts_wire.SessionObject]:
     """One session."""
-    ref = wire.session_ref(session_id)
+    ref = refs.session(session_id)
     reach = await reach_of(engine, caller, Context(thread=ref))
     return Envelope(data=parts_wire.from_thread(await get_thread(engine, reach.home, ref)))
 
@@ -389,7 +381,7 @@ async def set_learning_settings(
 @router.delete("/api/v1/learning/{insight_id}")
 async def delete_insight(engine: EngineOf, caller: CallerOf, insight_id: str) -> Envelope[Gone]:
     """Delete one insight."""
-    wanted = wire.thing_id(insight_id, "insight")
+    wanted = refs.uuid_of(insight_id, "insight")
     await unlearn(engine, await _home(engine, caller), wanted)
     return Envelope(data=Gone(id=str(wanted)))
 
@@ -423,7 +415,7 @@ async def _found(
     engine: Engine, caller: Caller, memory_id: str, names: wire.Names
 ) -> tuple[Caller, Memory]:
     """The memory, and the caller where it is."""
-    ref = wire.memory_ref(memory_id)
+    ref = refs.memory(memory_id)
     reach: Reach = await reach_of(engine, caller, wire.context_of(names))
     return await find_keyed(engine, reach, ref)
 

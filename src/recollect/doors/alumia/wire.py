@@ -6,13 +6,13 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from recollect.domain import Memory, Origin, Ref, Scope, parse_ref
+from recollect.domain import Memory, Origin, Scope
+from recollect.doors import refs
 from recollect.doors.values import Body, Label, Parameters, Tags, Time, clamped, iso
 from recollect.engine.change import Change
 from recollect.engine.contexts import Context
 from recollect.engine.keyed import ListKeyed, SaveKeyed, SourceLink, Wanted, scopes_named
 from recollect.engine.save import Save
-from recollect.errors import NotFound
 
 MOST_CHARACTERS = 10_000
 MOST_LABEL = 64
@@ -129,7 +129,7 @@ def to_save(body: NewMemory) -> SaveKeyed:
     importance = body.importance or DEFAULT_IMPORTANCE
     save = Save(
         content=body.value,
-        thread=None if body.sessionId is None else session_ref(body.sessionId),
+        thread=None if body.sessionId is None else refs.session(body.sessionId),
         key=body.key,
         summary=body.summary,
         category=body.category or DEFAULT_CATEGORY,
@@ -194,36 +194,15 @@ def to_list(parameters: ListParameters, after: Any) -> ListKeyed:
 def context_of(names: Names | NewMemory | Recall) -> Context:
     """What the request is about; raise `NotFound` for what can be no id."""
     return Context(
-        project=None if names.projectId is None else _uuid(names.projectId, "project"),
+        project=None if names.projectId is None else refs.uuid_of(names.projectId, "project"),
         agent=names.agentId,
-        thread=None if names.sessionId is None else session_ref(names.sessionId),
+        thread=None if names.sessionId is None else refs.session(names.sessionId),
     )
-
-
-def memory_ref(text: str) -> Ref:
-    """Any spelling of a memory's id."""
-    ref = parse_ref(text, "mem_", "mem-")
-    if ref is None:
-        raise NotFound("memory")
-    return ref
-
-
-def session_ref(text: str) -> Ref:
-    """Any spelling of a thread's id."""
-    ref = parse_ref(text, "sess_", "chat_", "chat-")
-    if ref is None:
-        raise NotFound("session")
-    return ref
 
 
 def source_link(body: SourceBody) -> SourceLink:
     """The verb's value; sources are named by their UUIDs."""
-    return SourceLink(body.kind, _uuid(body.id, body.kind))
-
-
-def thing_id(text: str, thing: str) -> UUID:
-    """The UUID in a path; one that is none names nothing."""
-    return _uuid(text, thing)
+    return SourceLink(body.kind, refs.uuid_of(body.id, body.kind))
 
 
 def from_memory(memory: Memory) -> MemoryObject:
@@ -267,10 +246,3 @@ def _unless(given: Any, shown: Any) -> Any:
 
 def _text(value: UUID | None) -> str | None:
     return None if value is None else str(value)
-
-
-def _uuid(text: str, thing: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound(thing) from None

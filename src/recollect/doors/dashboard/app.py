@@ -1,16 +1,14 @@
 """The door of the dashboard: what is open to strangers, and the routes behind the sign-in."""
 
-from fastapi import FastAPI
 from starlette.datastructures import Headers
 
-from recollect import __version__
 from recollect.doors.cookies import Cookies
 from recollect.doors.dashboard import chats, documents, house, memories, signin, workspace
 from recollect.doors.dashboard.errors import answer
 from recollect.doors.dashboard.page import Page
 from recollect.doors.dashboard.turns import Turns
 from recollect.doors.front import MIB, Door
-from recollect.doors.furnish import furnish
+from recollect.doors.furnish import furnish, new_app
 from recollect.doors.limits import Limiter
 from recollect.engine.core import Engine
 
@@ -20,15 +18,10 @@ _OPEN = ("/", "/login", "/logout", "/ui")
 
 def door(engine: Engine, cookies: Cookies, limiter: Limiter, turns: Turns) -> Door:
     """The door, ready to be hung."""
-    app = FastAPI(
-        title="Recollect: the dashboard",
-        version=__version__,
-        description="The web chat and its memory. Known by the cookie that `POST /login` gives.",
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        routes=[
+    app = new_app(
+        "Recollect: the dashboard",
+        "The web chat and its memory. Known by the cookie that `POST /login` gives.",
+        [
             *Page().routes(),
             *signin.router.routes,
             *house.router.routes,

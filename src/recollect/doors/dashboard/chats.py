@@ -4,7 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from recollect.domain import parse_ref
+from recollect.domain import MESSAGE_PREFIXES, parse_ref
+from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
 from recollect.doors.dashboard import wire
 from recollect.doors.dashboard.common import RESPONSES, Chatting, here
@@ -28,7 +29,7 @@ async def get_chats(
 ) -> wire.Page[wire.ChatObject]:
     """Chats of a workspace, the latest first; of the default one where none is named."""
     if parameters.workspace:
-        wanted = wire.read_workspace_id(parameters.workspace)
+        wanted = refs.workspace(parameters.workspace)
         caller = await enter_place(engine, caller, wanted)
     asked = {"q": parameters.q, "in": caller.workspace_id}
     found, has_more = await list_talks(
@@ -50,7 +51,7 @@ async def get_chats(
 async def create_chat(engine: EngineOf, caller: CallerOf, body: wire.NewChat) -> wire.ChatObject:
     """Begin a chat, in the default workspace where none is named."""
     if body.workspace_id is not None:
-        wanted = wire.read_workspace_id(body.workspace_id)
+        wanted = refs.workspace(body.workspace_id)
         caller = await enter_place(engine, caller, wanted)
     return wire.from_thread(await begin_chat(engine, caller, body.title))
 
@@ -80,7 +81,7 @@ async def get_messages(
     engine: EngineOf, caller: Chatting, parameters: Annotated[wire.PageParameters, Query()]
 ) -> wire.Page[wire.MessageObject]:
     """What was said last, oldest first; the cursor leads to what was said before."""
-    before = parse_ref(parameters.cursor, "msg_") if parameters.cursor else None
+    before = parse_ref(parameters.cursor, *MESSAGE_PREFIXES) if parameters.cursor else None
     if parameters.cursor and before is None:
         raise Invalid("`cursor` is none of ours.", field="cursor")
     limit = clamped(parameters.limit, default=_USUAL, most=_MOST)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import Depends
 
 from recollect.domain import Caller, Ref
+from recollect.doors import refs
 from recollect.doors.dashboard import wire
 from recollect.doors.furnish import CallerOf, EngineOf
 from recollect.engine.signin import enter_chat
@@ -19,7 +20,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 async def _inside(engine: EngineOf, caller: CallerOf, workspace_id: str) -> Caller:
-    return await enter_place(engine, caller, wire.read_workspace_id(workspace_id))
+    return await enter_place(engine, caller, refs.workspace(workspace_id))
 
 
 async def _chatting(engine: EngineOf, caller: CallerOf, chat_id: str) -> Caller:

@@ -8,7 +8,8 @@ from fastapi import APIRouter, File, Query, Request, Response, UploadFile
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
-from recollect.domain import Document, DocumentId, DocumentKind, Memory, Ref, parse_ref
+from recollect.domain import Document, DocumentId, DocumentKind, Memory
+from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
 from recollect.doors.dashboard import wire
 from recollect.doors.dashboard.common import RESPONSES, Inside
@@ -33,7 +34,7 @@ from recollect.engine.workspace_search import (
     search_workspace,
     title_of,
 )
-from recollect.errors import Invalid, NotFound
+from recollect.errors import Invalid
 
 UPLOADS = re.compile(r"/chat/api/workspaces/[^/]+/documents")
 # The files' form around them.
@@ -148,13 +149,13 @@ async def get_documents(
 @router.get(_DOCUMENT)
 async def get_one(engine: EngineOf, caller: Inside, document_id: str) -> DocumentObject:
     """One document."""
-    return _written(await get_document(engine, caller, _ref(document_id)))
+    return _written(await get_document(engine, caller, refs.document(document_id)))
 
 
 @router.get(f"{_DOCUMENT}/text")
 async def get_text(engine: EngineOf, caller: Inside, document_id: str) -> TextObject:
     """What was read in a document; of a long one, the beginning."""
-    document = await get_document(engine, caller, _ref(document_id))
+    document = await get_document(engine, caller, refs.document(document_id))
     parts: list[str] = []
     room = _SHOWN_CHARACTERS
     async for part in text_of(engine, caller, document):
@@ -178,7 +179,7 @@ async def get_content(
     engine: EngineOf, caller: Inside, document_id: str, request: Request
 ) -> Response:
     """The bytes that were brought, or with a `Range` header some of them."""
-    document = await get_document(engine, caller, _ref(document_id))
+    document = await get_document(engine, caller, refs.document(document_id))
     file = Sent(document.name, document.media_type, document.size, document.digest)
 
     def give(first: int, last: int) -> AsyncIterator[bytes]:
@@ -195,7 +196,7 @@ async def get_content(
 @router.delete(_DOCUMENT, status_code=204)
 async def delete(engine: EngineOf, caller: Inside, document_id: str) -> None:
     """Delete a document and all that was made of it, for good."""
-    await delete_document(engine, caller, _ref(document_id))
+    await delete_document(engine, caller, refs.document(document_id))
 
 
 @router.get("/chat/api/workspaces/{workspace_id}/search")
@@ -214,13 +215,6 @@ async def search(
         ),
     )
     return Results(results=[_result(each) for each in found])
-
-
-def _ref(text: str) -> Ref:
-    ref = parse_ref(text, "cart_")
-    if ref is None:
-        raise NotFound("document")
-    return ref
 
 
 def _kinds(text: str) -> list[Kind]:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from recollect.domain import Right
+from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
 from recollect.doors.dashboard import wire
 from recollect.doors.dashboard.common import RESPONSES
@@ -62,7 +63,7 @@ async def get_jobs(
 @router.post("/chat/api/jobs/{job_id}/retry")
 async def retry(engine: EngineOf, caller: CallerOf, job_id: str) -> wire.JobObject:
     """Let a buried job try again."""
-    return wire.from_job(await retry_job(engine, caller, wire.read_uuid(job_id, "job")))
+    return wire.from_job(await retry_job(engine, caller, refs.uuid_of(job_id, "job")))
 
 
 class SettingsParameters(wire.Parameters):
@@ -77,7 +78,7 @@ async def get_settings(
 ) -> wire.SettingsObject:
     """How the server is set up, as far as its people need to know."""
     if parameters.workspace:
-        wanted = wire.read_workspace_id(parameters.workspace)
+        wanted = refs.workspace(parameters.workspace)
         caller = await enter_place(engine, caller, wanted)
     usual = default_model(engine)
     models = await list_models(engine, caller, patience_seconds=_PATIENCE_SECONDS)
@@ -107,7 +108,7 @@ async def get_keys(engine: EngineOf, caller: CallerOf) -> wire.Page[wire.KeyObje
 async def create_key(engine: EngineOf, caller: CallerOf, body: wire.NewKey) -> wire.NewKeyObject:
     """Make a key to a workspace; it is shown only now."""
     if body.workspace_id is not None:
-        wanted = wire.read_workspace_id(body.workspace_id)
+        wanted = refs.workspace(body.workspace_id)
         caller = await enter_place(engine, caller, wanted)
     expires = body.expires
     if expires is None and body.expires_days:
@@ -120,7 +121,7 @@ async def create_key(engine: EngineOf, caller: CallerOf, body: wire.NewKey) -> w
 @router.post("/chat/api/keys/{key_id}/revoke", status_code=204)
 async def revoke_key(engine: EngineOf, caller: CallerOf, key_id: str) -> None:
     """End a key, at once and everywhere."""
-    await end_key(engine, caller, wire.read_uuid(key_id, "key", "key_"))
+    await end_key(engine, caller, refs.uuid_of(key_id, "key", "key_"))
 
 
 @router.get("/chat/api/members")
@@ -145,4 +146,4 @@ async def create_member(
 @router.delete("/chat/api/members/{member_id}", status_code=204)
 async def delete_member(engine: EngineOf, caller: CallerOf, member_id: str) -> None:
     """Sign somebody out for good; takes an admin. What they told stays."""
-    await remove_member(engine, caller, wire.read_uuid(member_id, "member"))
+    await remove_member(engine, caller, refs.uuid_of(member_id, "member"))

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from recollect.domain import Caller, Memory, View
+from recollect.domain import Caller, Memory, Ref, View
+from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
 from recollect.doors.dashboard import wire
 from recollect.doors.dashboard.common import RESPONSES, Chatting, Inside, here
@@ -65,7 +66,7 @@ async def get_memories(
         category=parameters.category,
         source_type=parameters.source_type,
         tag=parameters.tag,
-        chat=wire.chat_ref(parameters.chat) if parameters.chat else None,
+        chat=refs.chat(parameters.chat) if parameters.chat else None,
         after=place_of(parameters.cursor, caller, asked),
     )
     if parameters.q:
@@ -125,7 +126,7 @@ async def get_timeline(
 @router.get(f"{_WORKSPACE}/memories/{{memory_id}}")
 async def get_memory(engine: EngineOf, caller: Inside, memory_id: str) -> wire.MemoryDetail:
     """All there is to know of one memory."""
-    return wire.from_detail(await examine(engine, caller, wire.memory_ref(memory_id)))
+    return wire.from_detail(await examine(engine, caller, refs.memory(memory_id)))
 
 
 @router.patch(f"{_WORKSPACE}/memories/{{memory_id}}")
@@ -133,7 +134,7 @@ async def change_memory(
     engine: EngineOf, caller: Inside, memory_id: str, body: wire.MemoryChange
 ) -> wire.MemoryObject:
     """Change a memory's content; it is embedded anew."""
-    ref = wire.memory_ref(memory_id)
+    ref = refs.memory(memory_id)
     return await _shown(
         engine, caller, await change(engine, caller, ref, Change(content=body.content))
     )
@@ -142,7 +143,7 @@ async def change_memory(
 @router.delete(f"{_WORKSPACE}/memories/{{memory_id}}", status_code=204)
 async def delete_memory(engine: EngineOf, caller: Inside, memory_id: str) -> None:
     """Hide a memory from every list, search and prompt; it can be restored."""
-    await forget(engine, caller, wire.memory_ref(memory_id))
+    await forget(engine, caller, refs.memory(memory_id))
 
 
 @router.post(f"{_WORKSPACE}/memories/{{memory_id}}/pin")
@@ -150,7 +151,7 @@ async def pin_memory(
     engine: EngineOf, caller: Inside, memory_id: str, body: wire.Pin
 ) -> wire.MemoryObject:
     """Pin a memory, or let it go: pinned ones are told to a model in every turn."""
-    ref = wire.memory_ref(memory_id)
+    ref = refs.memory(memory_id)
     return await _shown(
         engine, caller, await change(engine, caller, ref, Change(pinned=body.pinned))
     )
@@ -159,7 +160,7 @@ async def pin_memory(
 @router.post(f"{_WORKSPACE}/memories/{{memory_id}}/restore")
 async def restore_memory(engine: EngineOf, caller: Inside, memory_id: str) -> wire.MemoryObject:
     """Bring back a memory that was deleted."""
-    return await _shown(engine, caller, await restore(engine, caller, wire.memory_ref(memory_id)))
+    return await _shown(engine, caller, await restore(engine, caller, refs.memory(memory_id)))
 
 
 # Those of a chat.
@@ -193,20 +194,20 @@ async def change_of_chat(
     engine: EngineOf, caller: Chatting, memory_id: str, body: wire.MemoryChange
 ) -> wire.MemoryObject:
     """Change the content of a chat's memory; it is embedded anew."""
-    memory = await require_of_chat(engine, caller, wire.memory_ref(memory_id))
-    after = await change(engine, caller, wire.ref_to(memory), Change(content=body.content))
+    memory = await require_of_chat(engine, caller, refs.memory(memory_id))
+    after = await change(engine, caller, Ref(id=memory.id), Change(content=body.content))
     return await _shown(engine, caller, after)
 
 
 @router.delete("/chat/api/{chat_id}/memories/{memory_id}", status_code=204)
 async def delete_of_chat(engine: EngineOf, caller: Chatting, memory_id: str) -> None:
     """Hide a chat's memory from every list, search and prompt."""
-    memory = await require_of_chat(engine, caller, wire.memory_ref(memory_id))
-    await forget(engine, caller, wire.ref_to(memory))
+    memory = await require_of_chat(engine, caller, refs.memory(memory_id))
+    await forget(engine, caller, Ref(id=memory.id))
 
 
 @router.post("/chat/api/{chat_id}/memories/{memory_id}/rerun-extraction")
 async def rerun_extraction(engine: EngineOf, caller: Chatting, memory_id: str) -> wire.MemoryObject:
     """Write a memory's summary anew from its message; its content too, if it was synthesised."""
-    memory = await require_of_chat(engine, caller, wire.memory_ref(memory_id))
-    return await _shown(engine, caller, await extract_anew(engine, caller, wire.ref_to(memory)))
+    memory = await require_of_chat(engine, caller, refs.memory(memory_id))
+    return await _shown(engine, caller, await extract_anew(engine, caller, Ref(id=memory.id)))

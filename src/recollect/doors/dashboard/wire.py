@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from recollect.domain import Document, DocumentKind, Memory, MemoryId, Ref, Thread, parse_ref
+from recollect.domain import Document, DocumentKind, Memory, MemoryId, Thread
 from recollect.doors.dashboard.markdown import render
 from recollect.doors.values import Body, Parameters, Time, iso
 from recollect.engine.learn import Row as Candidate
@@ -18,7 +18,6 @@ from recollect.engine.shelf import Detail, Facet, source_type
 from recollect.engine.talk import Shown, Told
 from recollect.engine.workspace_search import kind_of
 from recollect.engine.workspaces import Place
-from recollect.errors import NotFound
 
 
 class ErrorBody(BaseModel):
@@ -290,28 +289,6 @@ def workspace_id(value: UUID) -> str:
     return f"ws_{value}"
 
 
-def read_workspace_id(text: str) -> UUID:
-    """A workspace's id, with or without its prefix; raise `NotFound` when it can be none."""
-    return read_uuid(text, "workspace", "ws_")
-
-
-def memory_ref(text: str) -> Ref:
-    """A memory's id in any spelling."""
-    return _ref(text, "memory", "mem_", "mem-")
-
-
-def chat_ref(text: str) -> Ref:
-    """A chat's id in any spelling."""
-    return _ref(text, "chat", "chat_", "chat-", "sess_", "conv_")
-
-
-def _ref(text: str, thing: str, *prefixes: str) -> Ref:
-    ref = parse_ref(text, *prefixes)
-    if ref is None:
-        raise NotFound(thing)
-    return ref
-
-
 def from_chat_memory(memory: Memory) -> ChatMemoryObject:
     """A memory as its chat lists it."""
     return ChatMemoryObject(
@@ -351,11 +328,6 @@ def from_learnt(shown: MemoryObject, memory: Memory) -> LearntObject:
         valid_from=iso(memory.valid_from) if memory.valid_from else None,
         valid_until=iso(memory.valid_until) if memory.valid_until else None,
     )
-
-
-def ref_to(memory: Memory) -> Ref:
-    """A memory that was found, by its own id."""
-    return Ref(id=memory.id)
 
 
 def _why(finding: Finding) -> dict[str, Any]:
@@ -900,11 +872,3 @@ def from_member(user: User) -> MemberObject:
 def from_place(place: Place) -> PlaceObject:
     """A workspace one may be in."""
     return PlaceObject(id=workspace_id(place.id), name=place.name, is_default=place.is_default)
-
-
-def read_uuid(text: str, thing: str, prefix: str = "") -> UUID:
-    """An id that is a UUID, with or without its prefix; raise `NotFound` when it can be none."""
-    try:
-        return UUID(text.removeprefix(prefix))
-    except ValueError:
-        raise NotFound(thing) from None

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
 from recollect.doors.dashboard import wire
 from recollect.doors.dashboard.common import RESPONSES, Inside
@@ -47,7 +48,7 @@ async def create_workspace(
 @router.get(_WORKSPACE)
 async def get_workspace(engine: EngineOf, caller: CallerOf, workspace_id: str) -> wire.PlaceObject:
     """One workspace."""
-    wanted = wire.read_workspace_id(workspace_id)
+    wanted = refs.workspace(workspace_id)
     return wire.from_place(await find_place(engine, caller, wanted))
 
 
@@ -56,14 +57,14 @@ async def rename_workspace(
     engine: EngineOf, caller: CallerOf, workspace_id: str, body: wire.WorkspaceName
 ) -> wire.PlaceObject:
     """Give a workspace another name; takes an admin."""
-    wanted = wire.read_workspace_id(workspace_id)
+    wanted = refs.workspace(workspace_id)
     return wire.from_place(await rename_place(engine, caller, wanted, body.name))
 
 
 @router.delete(_WORKSPACE, status_code=204)
 async def delete_workspace(engine: EngineOf, caller: CallerOf, workspace_id: str) -> None:
     """Put a workspace away with its keys; the operator can bring it back. Takes an admin."""
-    await close_place(engine, caller, wire.read_workspace_id(workspace_id))
+    await close_place(engine, caller, refs.workspace(workspace_id))
 
 
 class GraphParameters(Parameters):
@@ -102,7 +103,7 @@ async def get_pending(
 @router.post(f"{_WORKSPACE}/pending/{{pending_id}}/accept")
 async def accept_pending(engine: EngineOf, caller: Inside, pending_id: str) -> wire.MemoryObject:
     """Keep what waits."""
-    wanted = wire.read_uuid(pending_id, "candidate", "lrn_")
+    wanted = refs.candidate(pending_id)
     memory = await accept(engine, caller, wanted)
     return wire.from_memory(memory, await shown(engine, caller, [memory]))
 
@@ -110,7 +111,7 @@ async def accept_pending(engine: EngineOf, caller: Inside, pending_id: str) -> w
 @router.post(f"{_WORKSPACE}/pending/{{pending_id}}/reject", status_code=204)
 async def reject_pending(engine: EngineOf, caller: Inside, pending_id: str) -> None:
     """Let it go; the same words bring it back no more."""
-    await reject(engine, caller, wire.read_uuid(pending_id, "candidate", "lrn_"))
+    await reject(engine, caller, refs.candidate(pending_id))
 
 
 class UsageParameters(Parameters):

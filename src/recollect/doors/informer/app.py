@@ -3,18 +3,17 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 
-from recollect import __version__
 from recollect.domain import Ref
+from recollect.doors import refs
 from recollect.doors.cookies import Cookies
 from recollect.doors.files import Sent, download
 from recollect.doors.front import MIB, Door, bearer
-from recollect.doors.furnish import CallerOf, EngineOf, furnish
+from recollect.doors.furnish import BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.informer import signin, wire
-from recollect.doors.informer.errors import answer
+from recollect.doors.informer.errors import ErrorObject, answer
 from recollect.doors.informer.turns import take_turn
 from recollect.doors.under_way import UnderWay
 from recollect.engine.attachments import (
@@ -46,41 +45,26 @@ from recollect.engine.segments import (
 )
 from recollect.engine.threads import close_thread, get_thread, open_thread
 
-CREDENTIALS = {"bearer": {"type": "http", "scheme": "bearer"}}
 PREFIXES = ("/api/chats", "/api/messages", "/api/memories", signin.PREFIX)
 _UPLOADS = re.compile(r"/api/messages/[^/]+/files")
 # Enough for a file of 5 MiB as base64.
 MOST_BODY_BYTES = 8 * MIB
 
 
-class ErrorObject(BaseModel):
-    """The envelope of every error."""
-
-    statusCode: int
-    error: str
-    message: str
-
-
-_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503)
-router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+router = new_router(ErrorObject)
 
 
 def door(engine: Engine, ring: KeyRing, cookies: Cookies, under_way: UnderWay) -> Door:
     """The door, ready to be hung."""
-    app = FastAPI(
-        title="Recollect: conversations",
-        version=__version__,
-        description="Chats, their messages and files, and the memories made of them.",
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        routes=[*router.routes, *signin.router.routes],
+    app = new_app(
+        "Recollect: conversations",
+        "Chats, their messages and files, and the memories made of them.",
+        [*router.routes, *signin.router.routes],
     )
     app.state.cookies = cookies
     app.state.under_way = under_way
     cookie = {"cookie": {"type": "apiKey", "in": "cookie", "name": cookies.name}}
-    furnish(app, engine, answer, CREDENTIALS | cookie)
+    furnish(app, engine, answer, {**BEARER, **cookie})
     return Door(
         "informer",
         PREFIXES,
@@ -128,7 +112,7 @@ async def create_chat(engine: EngineOf, caller: CallerOf, body: wire.NewChat) ->
 @router.get("/api/chats/{chat_id}")
 async def get_chat(engine: EngineOf, caller: CallerOf, chat_id: str) -> wire.ChatObject:
     """One chat."""
-    return wire.from_chat(await get_thread(engine, caller, wire.chat_ref(chat_id)))
+    return wire.from_chat(await get_thread(engine, caller, refs.chat(chat_id)))
 
 
 @router.put("/api/chats/{chat_id}")
@@ -136,14 +120,14 @@ async def rename_chat(
     engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.ChatChange
 ) -> wire.ChatObject:
     """Rename or pin a chat, or change its model or instructions."""
-    ref = wire.chat_ref(chat_id)
+    ref = refs.chat(chat_id)
     return wire.from_chat(await change_chat(engine, caller, ref, wire.to_change_chat(body)))
 
 
 @router.delete("/api/chats/{chat_id}", status_code=204)
 async def delete_chat(engine: EngineOf, caller: CallerOf, chat_id: str) -> None:
     """Delete a chat with its messages, files and memories."""
-    await close_thread(engine, caller, wire.chat_ref(chat_id))
+    await close_thread(engine, caller, refs.chat(chat_id))
 
 
 @router.post("/api/chats/{chat_id}", response_model=None)
@@ -152,9 +136,7 @@ async def post_turn(
 ) -> StreamingResponse:
     """Say something and have the chat's model answer, as a stream of UI messages."""
     under_way: UnderWay = request.app.state.under_way
-    stream = await take_turn(
-        under_way, engine, caller, wire.chat_ref(chat_id), wire.to_message(body)
-    )
+    stream = await take_turn(under_way, engine, caller, refs.chat(chat_id), wire.to_message(body))
     return StreamingResponse(
         stream,
         media_type="text/event-stream",
@@ -177,7 +159,7 @@ async def get_messages(
     parameters: Annotated[wire.MessageParameters, Query()],
 ) -> wire.Hal:
     """The messages of a chat, oldest first."""
-    page = await list_messages(engine, caller, wire.chat_ref(chat_id), wire.to_list(parameters))
+    page = await list_messages(engine, caller, refs.chat(chat_id), wire.to_list(parameters))
     path = f"/api/chats/{wire.chat_id(page.thread_code)}/messages"
     items = [wire.from_message(each) for each in page.messages]
     return wire.hal(path, "inf:message", items, start=parameters.start, total=page.total)
@@ -188,7 +170,7 @@ async def post_message(
     engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.SaidMessages | wire.SaidMessage
 ) -> wire.MessageObject | wire.MessageList:
     """Keep a message, or several at once, without asking any model."""
-    ref = wire.chat_ref(chat_id)
+    ref = refs.chat(chat_id)
     if isinstance(body, wire.SaidMessages):
         new = [wire.to_message(each) for each in body.messages]
         kept = await append(engine, caller, ref, new)
@@ -200,7 +182,7 @@ async def post_message(
 @router.delete("/api/chats/{chat_id}/messages", status_code=204)
 async def delete_messages(engine: EngineOf, caller: CallerOf, chat_id: str) -> None:
     """Delete all messages of a chat; its memories stay and lose their references."""
-    await clear_messages(engine, caller, wire.chat_ref(chat_id))
+    await clear_messages(engine, caller, refs.chat(chat_id))
 
 
 @router.get("/api/messages/{message_id}")
@@ -208,7 +190,7 @@ async def get_one_message(
     engine: EngineOf, caller: CallerOf, message_id: str
 ) -> wire.MessageObject:
     """One message."""
-    return wire.from_message(await get_message(engine, caller, wire.message_ref(message_id)))
+    return wire.from_message(await get_message(engine, caller, refs.message(message_id)))
 
 
 @router.put("/api/messages/{message_id}")
@@ -216,14 +198,14 @@ async def change_message(
     engine: EngineOf, caller: CallerOf, message_id: str, body: wire.MessageChange
 ) -> wire.MessageObject:
     """Change what is sent of a message."""
-    ref = wire.message_ref(message_id)
+    ref = refs.message(message_id)
     return wire.from_message(await edit_message(engine, caller, ref, wire.to_edit(body)))
 
 
 @router.delete("/api/messages/{message_id}", status_code=204)
 async def delete_one_message(engine: EngineOf, caller: CallerOf, message_id: str) -> None:
     """Delete a message and its files."""
-    await delete_message(engine, caller, wire.message_ref(message_id))
+    await delete_message(engine, caller, refs.message(message_id))
 
 
 # Files.
@@ -232,7 +214,7 @@ async def delete_one_message(engine: EngineOf, caller: CallerOf, message_id: str
 @router.get("/api/messages/{message_id}/files")
 async def get_files(engine: EngineOf, caller: CallerOf, message_id: str) -> wire.FileList:
     """The files of a message."""
-    found = await list_files(engine, caller, wire.message_ref(message_id))
+    found = await list_files(engine, caller, refs.message(message_id))
     return wire.FileList(files=[wire.from_file(each) for each in found])
 
 
@@ -258,7 +240,7 @@ async def post_file(
     engine: EngineOf, caller: CallerOf, message_id: str, request: Request
 ) -> wire.FileObject:
     """Attach a file to a message: as a form with a field `file`, or as base64 in JSON."""
-    message = wire.message_ref(message_id)
+    message = refs.message(message_id)
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         new = wire.to_new_file(await request.body())
         return wire.from_file(await attach_file(engine, caller, message, new))
@@ -273,7 +255,7 @@ async def download_file(
     engine: EngineOf, caller: CallerOf, message_id: str, file_id: str
 ) -> StreamingResponse:
     """A file's bytes. Never shown by a browser in place: they are somebody's, not ours."""
-    file = await get_file(engine, caller, wire.message_ref(message_id), wire.file_ref(file_id))
+    file = await get_file(engine, caller, refs.message(message_id), refs.file(file_id))
     sent = Sent(file.filename, file.media_type, file.size, file.digest)
     found = download(sent, None, lambda _, __: read_file(engine, caller, file))
     assert found  # nobody asked for a part
@@ -283,7 +265,7 @@ async def download_file(
 @router.delete("/api/messages/{message_id}/files/{file_id}", status_code=204)
 async def remove_file(engine: EngineOf, caller: CallerOf, message_id: str, file_id: str) -> None:
     """Delete a file."""
-    await delete_file(engine, caller, wire.message_ref(message_id), wire.file_ref(file_id))
+    await delete_file(engine, caller, refs.message(message_id), refs.file(file_id))
 
 
 # Memories.
@@ -300,7 +282,7 @@ async def get_memories(
     code, found, total = await list_made(
         engine,
         caller,
-        wire.chat_ref(chat_id),
+        refs.chat(chat_id),
         start=parameters.start,
         limit=parameters.limit,
     )
@@ -314,7 +296,7 @@ async def create_memory(
     engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.NewMemory
 ) -> wire.NewMemoryObject:
     """Make a memory of some messages; a summary is written unless one is given."""
-    made = await make_memory(engine, caller, wire.chat_ref(chat_id), wire.to_make(body))
+    made = await make_memory(engine, caller, refs.chat(chat_id), wire.to_make(body))
     return wire.from_new(made)
 
 
@@ -323,14 +305,14 @@ async def search_memories(
     engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.Search
 ) -> wire.SearchResult:
     """The memories of a chat that are closest to a question."""
-    hits = await search_made(engine, caller, wire.chat_ref(chat_id), body.query, body.limit)
+    hits = await search_made(engine, caller, refs.chat(chat_id), body.query, body.limit)
     return wire.from_hits(hits, body)
 
 
 @router.get("/api/memories/{memory_id}")
 async def get_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> wire.MemoryObject:
     """One memory with its messages and files."""
-    return wire.from_made(await get_made(engine, caller, wire.memory_ref(memory_id)))
+    return wire.from_made(await get_made(engine, caller, refs.memory(memory_id)))
 
 
 @router.put("/api/memories/{memory_id}")
@@ -339,10 +321,10 @@ async def regenerate_memory(
 ) -> wire.MemoryObject:
     """Write a memory's summary anew and embed it with the current model."""
     assert body.action == "regenerate"
-    return wire.from_made(await regenerate(engine, caller, wire.memory_ref(memory_id)))
+    return wire.from_made(await regenerate(engine, caller, refs.memory(memory_id)))
 
 
 @router.delete("/api/memories/{memory_id}", status_code=204)
 async def delete_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> None:
     """Delete a memory and its embedding for good; its messages stay."""
-    await remove_made(engine, caller, wire.memory_ref(memory_id))
+    await remove_made(engine, caller, refs.memory(memory_id))

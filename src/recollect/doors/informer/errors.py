@@ -2,6 +2,8 @@
 
 from http import HTTPStatus
 
+from pydantic import BaseModel
+
 from recollect.doors.front import Reply, retry_after
 from recollect.doors.furnish import NoRoute
 from recollect.errors import (
@@ -16,6 +18,14 @@ from recollect.errors import (
     Unavailable,
     WrongFormat,
 )
+
+
+class ErrorObject(BaseModel):
+    """The envelope of every error."""
+
+    statusCode: int
+    error: str
+    message: str
 
 
 def answer(failure: Failure | Exception) -> Reply:

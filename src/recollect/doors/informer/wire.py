@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import UploadFile
 
-from recollect.domain import File, Message, Reason, Ref, Thread, parse_ref
+from recollect.domain import MESSAGE_PREFIXES, File, Message, Reason, Thread, parse_ref
 from recollect.doors.files import parts_of
 from recollect.doors.values import Body, Parameters, Time, iso
 from recollect.engine import attachments
@@ -20,7 +20,7 @@ from recollect.engine.messages import EditMessage, ListMessages, NewMessage
 from recollect.engine.recall import Hit
 from recollect.engine.segments import Counted, Made, MakeMemory
 from recollect.engine.threads import OpenThread
-from recollect.errors import Invalid, NotFound, TooLarge
+from recollect.errors import Invalid, TooLarge
 
 Role = Annotated[str, Field(min_length=1, max_length=64)]
 Name = Annotated[str, Field(min_length=1, max_length=500)]
@@ -294,33 +294,6 @@ class SearchResult(BaseModel):
     limit: int
 
 
-def chat_ref(text: str) -> Ref:
-    """Any spelling of a chat's id."""
-    return _ref(text, "chat", "chat-", "chat_", "sess_")
-
-
-def message_ref(text: str) -> Ref:
-    """Any spelling of a message's id."""
-    return _ref(text, "message", "msg-", "msg_")
-
-
-def memory_ref(text: str) -> Ref:
-    """Any spelling of a memory's id."""
-    return _ref(text, "memory", "mem-", "mem_")
-
-
-def file_ref(text: str) -> Ref:
-    """Any spelling of a file's id."""
-    return _ref(text, "file", "file-", "file_")
-
-
-def _ref(text: str, thing: str, *prefixes: str) -> Ref:
-    ref = parse_ref(text, *prefixes)
-    if ref is None:
-        raise NotFound(thing)
-    return ref
-
-
 def to_open(body: NewChat) -> OpenThread:
     """The verb's value."""
     return OpenThread(
@@ -357,7 +330,7 @@ def to_list(parameters: MessageParameters) -> ListMessages:
     """The verb's value."""
     beyond = None
     if parameters.after is not None:
-        beyond = parse_ref(parameters.after, "msg-", "msg_")
+        beyond = parse_ref(parameters.after, *MESSAGE_PREFIXES)
         if beyond is None:
             raise Invalid("`after` is no id of a message.", field="after")
     return ListMessages(limit=parameters.limit, start=parameters.start, beyond=beyond)
@@ -365,7 +338,7 @@ def to_list(parameters: MessageParameters) -> ListMessages:
 
 def to_make(body: NewMemory) -> MakeMemory:
     """The verb's value; an id that can be none is of no chat."""
-    refs = [parse_ref(each, "msg-", "msg_") for each in body.messageIds]
+    refs = [parse_ref(each, *MESSAGE_PREFIXES) for each in body.messageIds]
     known = [ref for ref in refs if ref is not None]
     if len(known) < len(refs):
         raise Invalid("`messageIds` names a message that is not of this chat.", field="messageIds")

@@ -5,15 +5,13 @@ import re
 import struct
 from typing import Any, Literal
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from recollect import __version__
 from recollect.doors.front import MIB, Door, bearer
-from recollect.doors.furnish import CallerOf, EngineOf, furnish
+from recollect.doors.furnish import BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.router import responses, workspaces
 from recollect.doors.router.body import Sent, takes
 from recollect.doors.router.errors import ErrorObject, answer
@@ -35,28 +33,20 @@ _OF_PROJECT = re.compile(
     re.DOTALL,
 )
 _MOST_BYTES = 8 * MIB
-_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 502, 503, 504)
 
-router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+router = new_router(ErrorObject, 502, 504)
 
 
 def door(engine: Engine) -> Door:
     """The door, ready to be hung."""
-    app = FastAPI(
-        title="Recollect: the router",
-        version=__version__,
-        description="The OpenAI API in front of any model, with a memory.",
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
+    app = new_app(
+        "Recollect: the router",
+        "The OpenAI API in front of any model, with a memory.",
+        [*router.routes, *responses.router.routes, *workspaces.router.routes],
     )
-    app.include_router(router)
-    app.include_router(responses.router)
-    app.include_router(workspaces.router)
     app.add_middleware(_Projects, engine=engine)
-    furnish(app, engine, answer, {"bearer": {"type": "http", "scheme": "bearer"}})
-    return Door("router", _PREFIXES, app, answer, bearer_key, _MOST_BYTES, also=_OF_PROJECT)
+    furnish(app, engine, answer, BEARER)
+    return Door("router", _PREFIXES, app, answer, bearer, _MOST_BYTES, also=_OF_PROJECT)
 
 
 class _Projects:
@@ -74,11 +64,6 @@ class _Projects:
                 raise NotFound("project")
             scope = {**scope, "path": named[2], "raw_path": named[2].encode()}
         await self._app(scope, receive, send)
-
-
-def bearer_key(headers: Headers) -> str | None:
-    """The key as OpenAI clients send it."""
-    return bearer(headers)
 
 
 @router.post(

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Literal, cast
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
 from recollect.domain import Caller, Right
 from recollect.doors.front import Reply
-from recollect.doors.furnish import CallerOf, EngineOf
+from recollect.doors.furnish import CallerOf, EngineOf, new_router
 from recollect.doors.router.body import Sent, takes
 from recollect.doors.router.errors import ErrorObject
 from recollect.doors.router.headers import ask_of, downward
@@ -32,8 +32,7 @@ from recollect.errors import Invalid
 Object = dict[str, Any]
 Keep = Callable[[Object], Awaitable[None]]
 
-_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 502, 503, 504)
-router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+router = new_router(ErrorObject, 502, 504)
 
 
 def _new_id(prefix: str) -> str:

@@ -1,27 +1,21 @@
 """What workspaces and their memories look like here: ids with prefixes, pages with cursors."""
 
-import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Generic, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, Field, Strict
 
-from recollect.domain import Caller, Memory, Ref, WorkspaceId, parse_ref
+from recollect.domain import Caller, Memory
 from recollect.doors.values import Body, Parameters, iso
 from recollect.engine.learn import Row
 from recollect.engine.shelf import source_type
 from recollect.engine.workspace_search import Kind, Result, title_of
 from recollect.engine.workspaces import Place
-from recollect.errors import Invalid, NotFound
 
 T = TypeVar("T")
 
 USUAL_PAGE, LONGEST_PAGE = 20, 100
 USUAL_FOUND, MOST_FOUND = 10, 50
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NewWorkspace(Body):
@@ -129,24 +123,6 @@ def workspace_id(value: UUID) -> str:
     return f"ws_{value}"
 
 
-def read_workspace_id(text: str) -> UUID:
-    """A workspace's id, with or without its prefix."""
-    return _uuid(text.removeprefix("ws_"), "workspace")
-
-
-def read_pending_id(text: str) -> UUID:
-    """The id of what waits, with or without its prefix."""
-    return _uuid(text.removeprefix("lrn_"), "candidate")
-
-
-def memory_ref(text: str) -> Ref:
-    """A memory's id in any spelling."""
-    ref = parse_ref(text, "mem_", "mem-")
-    if ref is None:
-        raise NotFound("memory")
-    return ref
-
-
 def from_place(place: Place, caller: Caller) -> WorkspaceObject:
     """A workspace as it is shown."""
     return WorkspaceObject(
@@ -205,32 +181,3 @@ def from_candidate(candidate: Row) -> PendingObject:
         source_type=candidate.source if is_auto else "model",
         created_at=iso(candidate.created_at),
     )
-
-
-def cursor_at(place: tuple[datetime, UUID], inside: WorkspaceId) -> str:
-    """A cursor behind this place, good in this workspace alone."""
-    micros = (place[0] - _EPOCH) // timedelta(microseconds=1)
-    told = json.dumps([micros, place[1].hex, inside.hex])
-    return urlsafe_b64encode(told.encode()).decode().rstrip("=")
-
-
-def place_of(cursor: str | None, inside: WorkspaceId) -> tuple[datetime, UUID] | None:
-    """The place behind which a page begins; raise `Invalid` for a cursor of another list."""
-    if cursor is None:
-        return None
-    try:
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        micros, place_id, bound = json.loads(urlsafe_b64decode(padded))
-        place = (_EPOCH + timedelta(microseconds=int(micros)), UUID(hex=place_id))
-    except (ValueError, TypeError, AttributeError, OverflowError):
-        raise Invalid("`cursor` is none of ours.", field="cursor") from None
-    if bound != inside.hex:
-        raise Invalid("`cursor` belongs to another list.", field="cursor")
-    return place
-
-
-def _uuid(text: str, thing: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound(thing) from None

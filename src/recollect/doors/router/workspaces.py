@@ -1,13 +1,13 @@
 """`/v1/workspaces`, and the same below a project: workspaces, their memories, and what waits."""
 
-# ruff: noqa: FAST003 - `workspace_id` is taken by the dependency that enters the workspace
-
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from recollect.domain import Caller, Filter
-from recollect.doors.furnish import CallerOf, EngineOf
+from recollect.doors import refs
+from recollect.doors.cursors import cursor_at, place_of
+from recollect.doors.furnish import CallerOf, EngineOf, new_router
 from recollect.doors.router import workspace_wire as wire
 from recollect.doors.router.errors import ErrorObject
 from recollect.doors.values import clamped
@@ -25,12 +25,11 @@ from recollect.engine.workspaces import (
     rename_place,
 )
 
-_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503)
-router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+router = new_router(ErrorObject)
 
 
 async def _inside(engine: EngineOf, caller: CallerOf, workspace_id: str) -> Caller:
-    return await enter_place(engine, caller, wire.read_workspace_id(workspace_id))
+    return await enter_place(engine, caller, refs.workspace(workspace_id))
 
 
 # The caller in the workspace that the address names.
@@ -57,7 +56,7 @@ async def get_workspace(
     engine: EngineOf, caller: CallerOf, workspace_id: str
 ) -> wire.WorkspaceObject:
     """One workspace."""
-    found = await find_place(engine, caller, wire.read_workspace_id(workspace_id))
+    found = await find_place(engine, caller, refs.workspace(workspace_id))
     return wire.from_place(found, caller)
 
 
@@ -66,7 +65,7 @@ async def change_workspace(
     engine: EngineOf, caller: CallerOf, workspace_id: str, body: wire.WorkspaceChange
 ) -> wire.WorkspaceObject:
     """Rename a workspace."""
-    wanted = wire.read_workspace_id(workspace_id)
+    wanted = refs.workspace(workspace_id)
     if body.name is None:
         return wire.from_place(await find_place(engine, caller, wanted), caller)
     return wire.from_place(await rename_place(engine, caller, wanted, body.name), caller)
@@ -75,7 +74,7 @@ async def change_workspace(
 @router.delete("/v1/workspaces/{workspace_id}", status_code=204)
 async def delete_workspace(engine: EngineOf, caller: CallerOf, workspace_id: str) -> None:
     """Put a workspace away with its keys; the operator can bring it back."""
-    await close_place(engine, caller, wire.read_workspace_id(workspace_id))
+    await close_place(engine, caller, refs.workspace(workspace_id))
 
 
 @router.post(
@@ -98,16 +97,17 @@ async def list_all(
     engine: EngineOf, caller: Inside, parameters: Annotated[wire.PageParameters, Query()]
 ) -> wire.Page[wire.MemoryObject]:
     """List memories, newest first."""
+    asked = {"memories of": caller.workspace_id}
     ask = ListMemories(
         limit=clamped(parameters.limit, default=wire.USUAL_PAGE, most=wire.LONGEST_PAGE),
         wanted=Filter(),
-        beyond=wire.place_of(parameters.cursor, caller.workspace_id),
+        beyond=place_of(parameters.cursor, caller, asked),
     )
     page = await list_memories(engine, caller, ask)
     cursor = None
     if page.has_more:
         last = page.memories[-1]
-        cursor = wire.cursor_at((last.created_at, last.id), caller.workspace_id)
+        cursor = cursor_at((last.created_at, last.id), caller, asked)
     return wire.Page(
         items=[wire.from_memory(each) for each in page.memories],
         next_cursor=cursor,
@@ -118,7 +118,7 @@ async def list_all(
 @router.get("/v1/workspaces/{workspace_id}/memories/{memory_id}")
 async def get_memory(engine: EngineOf, caller: Inside, memory_id: str) -> wire.MemoryObject:
     """One memory."""
-    return wire.from_memory(await get(engine, caller, wire.memory_ref(memory_id)))
+    return wire.from_memory(await get(engine, caller, refs.memory(memory_id)))
 
 
 @router.patch("/v1/workspaces/{workspace_id}/memories/{memory_id}")
@@ -127,13 +127,13 @@ async def change_memory(
 ) -> wire.MemoryObject:
     """Change what a memory says, and nothing else of it."""
     ask = Change(content=body.content)
-    return wire.from_memory(await change(engine, caller, wire.memory_ref(memory_id), ask))
+    return wire.from_memory(await change(engine, caller, refs.memory(memory_id), ask))
 
 
 @router.delete("/v1/workspaces/{workspace_id}/memories/{memory_id}", status_code=204)
 async def delete_memory(engine: EngineOf, caller: Inside, memory_id: str) -> None:
     """Hide a memory from every list, search and prompt."""
-    await forget(engine, caller, wire.memory_ref(memory_id))
+    await forget(engine, caller, refs.memory(memory_id))
 
 
 @router.post("/v1/workspaces/{workspace_id}/search")
@@ -159,16 +159,17 @@ async def list_pending(
     engine: EngineOf, caller: Inside, parameters: Annotated[wire.PageParameters, Query()]
 ) -> wire.Page[wire.PendingObject]:
     """What was learnt and waits for somebody to accept or reject it, oldest first."""
+    asked = {"waiting in": caller.workspace_id}
     limit = clamped(parameters.limit, default=wire.USUAL_PAGE, most=wire.LONGEST_PAGE)
     found = await list_waiting(
         engine,
         caller,
         limit=limit + 1,  # one more shows whether a next page exists
-        beyond=wire.place_of(parameters.cursor, caller.workspace_id),
+        beyond=place_of(parameters.cursor, caller, asked),
     )
     shown, cursor = found[:limit], None
     if len(found) > limit:
-        cursor = wire.cursor_at((shown[-1].created_at, shown[-1].id), caller.workspace_id)
+        cursor = cursor_at((shown[-1].created_at, shown[-1].id), caller, asked)
     return wire.Page(
         items=[wire.from_candidate(each) for each in shown],
         next_cursor=cursor,
@@ -179,10 +180,10 @@ async def list_pending(
 @router.post("/v1/workspaces/{workspace_id}/pending/{pending_id}/accept")
 async def accept_pending(engine: EngineOf, caller: Inside, pending_id: str) -> wire.MemoryObject:
     """Keep what waits as a memory."""
-    return wire.from_memory(await accept(engine, caller, wire.read_pending_id(pending_id)))
+    return wire.from_memory(await accept(engine, caller, refs.candidate(pending_id)))
 
 
 @router.post("/v1/workspaces/{workspace_id}/pending/{pending_id}/reject", status_code=204)
 async def reject_pending(engine: EngineOf, caller: Inside, pending_id: str) -> None:
     """Let it go; the same words bring it back no more."""
-    await reject(engine, caller, wire.read_pending_id(pending_id))
+    await reject(engine, caller, refs.candidate(pending_id))

@@ -6,15 +6,13 @@ Beside the plain REST API, with its key and its envelope. Everything is named by
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, FastAPI, Query
+from fastapi import Depends, Query
 
-from recollect import __version__
-from recollect.domain import parse_ref
-from recollect.doors.front import Door
-from recollect.doors.furnish import CallerOf, EngineOf, furnish
+from recollect.domain import THREAD_PREFIXES, parse_ref
+from recollect.doors.front import Door, key_or_bearer
+from recollect.doors.furnish import KEY_OR_BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.statebase import administration_wire as wire
-from recollect.doors.statebase.app import CREDENTIALS, ErrorObject, credential
-from recollect.doors.statebase.errors import answer
+from recollect.doors.statebase.errors import ErrorObject, answer
 from recollect.engine import erase as erasing
 from recollect.engine import tenants
 from recollect.engine.administration import Admin, administer, note
@@ -23,24 +21,18 @@ from recollect.engine.erase import Kind, Target
 from recollect.errors import NotFound
 
 PREFIXES = ("/v1/admin",)
-_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503)
-router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+router = new_router(ErrorObject)
 
 
 def door(engine: Engine) -> Door:
     """The door, ready to be hung."""
-    app = FastAPI(
-        title="Recollect: administration",
-        version=__version__,
-        description="Arrange an org. The key needs the `admin` right and acts for an admin.",
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        routes=list(router.routes),
+    app = new_app(
+        "Recollect: administration",
+        "Arrange an org. The key needs the `admin` right and acts for an admin.",
+        router.routes,
     )
-    furnish(app, engine, answer, CREDENTIALS)
-    return Door("administration", PREFIXES, app, answer, credential)
+    furnish(app, engine, answer, KEY_OR_BEARER)
+    return Door("administration", PREFIXES, app, answer, key_or_bearer)
 
 
 async def _admin(engine: EngineOf, caller: CallerOf) -> Admin:
@@ -415,7 +407,7 @@ async def _target(engine: Engine, admin: Admin, body: wire.NewErasure) -> Target
     place = await tenants.find_workspace(engine, body.workspace or admin.workspace, admin.org_id)
     if kind is Kind.THREAD:
         name = body.session or ""
-        ref = parse_ref(name, "chat_", "sess_", "chat-", "conv_")
+        ref = parse_ref(name, *THREAD_PREFIXES)
         return await erasing.target_thread(engine, place.id, place.org_id, ref, name)
     owner = await erasing.find_owner(engine, body.user, admin.org_id)
     text = body.key or body.subject

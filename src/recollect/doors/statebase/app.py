@@ -5,16 +5,14 @@ from time import perf_counter
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
-from fastapi import APIRouter, Body, FastAPI, Query, Response
-from pydantic import BaseModel
-from starlette.datastructures import Headers
+from fastapi import Body, Query, Response
 
-from recollect import __version__
-from recollect.domain import Caller
-from recollect.doors.front import Door, bearer
-from recollect.doors.furnish import CallerOf, EngineOf, furnish
+from recollect.domain import MEMORY_PREFIXES, Caller
+from recollect.doors import refs
+from recollect.doors.front import Door, key_or_bearer
+from recollect.doors.furnish import KEY_OR_BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.statebase import session_wire, trace_wire, wire
-from recollect.doors.statebase.errors import answer
+from recollect.doors.statebase.errors import ErrorObject, answer
 from recollect.engine.audit import ListEvents, get_event, list_events
 from recollect.engine.change import ListMemories, change, get, list_memories
 from recollect.engine.core import Engine
@@ -37,53 +35,21 @@ from recollect.engine.threads import (
 )
 from recollect.errors import Failure, NotFound
 
-CREDENTIALS = {
-    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-    "bearer": {"type": "http", "scheme": "bearer"},
-}
 PREFIXES = ("/v1/memory", "/v1/memories", "/v1/sessions", "/v1/traces")
 
 
-class ErrorBody(BaseModel):
-    """What went wrong."""
-
-    code: str
-    message: str
-    type: str
-    param: str | None
-    retry_after: int | None = None
-
-
-class ErrorObject(BaseModel):
-    """The envelope of every error."""
-
-    error: ErrorBody
-
-
-_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 429, 500, 503)
-router = APIRouter(responses={status: {"model": ErrorObject} for status in _STATUSES})
+router = new_router(ErrorObject)
 
 
 def door(engine: Engine) -> Door:
     """The door, ready to be hung."""
-    app = FastAPI(
-        title="Recollect: memories and sessions",
-        version=__version__,
-        description="Store and recall long-term knowledge. The key travels in `X-API-Key`.",
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        # Not by `include_router`, which makes every route once more: 70 ms in the first request.
-        routes=list(router.routes),
+    app = new_app(
+        "Recollect: memories and sessions",
+        "Store and recall long-term knowledge. The key travels in `X-API-Key`.",
+        router.routes,
     )
-    furnish(app, engine, answer, CREDENTIALS)
-    return Door("statebase", PREFIXES, app, answer, credential)
-
-
-def credential(headers: Headers) -> str | None:
-    """The key as clients of this door send it."""
-    return headers.get("x-api-key") or bearer(headers)
+    furnish(app, engine, answer, KEY_OR_BEARER)
+    return Door("statebase", PREFIXES, app, answer, key_or_bearer)
 
 
 # Memories. The document names `/v1/memory`; its official clients call `/v1/memories`.
@@ -146,7 +112,7 @@ async def search_by_query_string(
 @router.get("/v1/memories/{memory_id}")
 async def get_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> wire.MemoryObject:
     """One memory."""
-    return wire.from_memory(await get(engine, caller, wire.memory_ref(memory_id)))
+    return wire.from_memory(await get(engine, caller, refs.memory(memory_id)))
 
 
 @router.patch("/v1/memory/{memory_id}")
@@ -156,7 +122,7 @@ async def change_memory(
     engine: EngineOf, caller: CallerOf, memory_id: str, body: wire.MemoryChange
 ) -> wire.MemoryObject:
     """Change what is sent of a memory; new content gets a new embedding."""
-    ref = wire.memory_ref(memory_id)
+    ref = refs.memory(memory_id)
     return wire.from_memory(await change(engine, caller, ref, wire.to_change(body)))
 
 
@@ -164,7 +130,7 @@ async def change_memory(
 @router.delete("/v1/memories/{memory_id}", status_code=204)
 async def delete_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> None:
     """Delete a memory and its embedding for good."""
-    await remove(engine, caller, wire.memory_ref(memory_id))
+    await remove(engine, caller, refs.memory(memory_id))
 
 
 # Sessions.
@@ -194,13 +160,13 @@ async def get_session(
     engine: EngineOf, caller: CallerOf, session_id: str
 ) -> session_wire.SessionObject:
     """One session with its state."""
-    return session_wire.from_thread(await get_thread(engine, caller, wire.session_ref(session_id)))
+    return session_wire.from_thread(await get_thread(engine, caller, refs.session(session_id)))
 
 
 @router.delete("/v1/sessions/{session_id}", status_code=204)
 async def delete_session(engine: EngineOf, caller: CallerOf, session_id: str) -> None:
     """Delete a session and the memories that came from it."""
-    await close_thread(engine, caller, wire.session_ref(session_id))
+    await close_thread(engine, caller, refs.session(session_id))
 
 
 @router.post("/v1/sessions/{session_id}/context")
@@ -217,7 +183,7 @@ async def get_context(
     found = await context(
         engine,
         caller,
-        wire.session_ref(session_id),
+        refs.session(session_id),
         query=ask.query,
         memory_limit=wire.clamped(ask.memory_limit, default=5, most=20),
         turn_limit=wire.clamped(ask.turn_limit, default=10, most=50),
@@ -231,7 +197,7 @@ async def get_state(
     engine: EngineOf, caller: CallerOf, session_id: str
 ) -> session_wire.StateObject:
     """The current state."""
-    return session_wire.from_state(await get_thread(engine, caller, wire.session_ref(session_id)))
+    return session_wire.from_state(await get_thread(engine, caller, refs.session(session_id)))
 
 
 @router.patch("/v1/sessions/{session_id}/state")
@@ -239,7 +205,7 @@ async def update_state(
     engine: EngineOf, caller: CallerOf, session_id: str, body: session_wire.NewState
 ) -> session_wire.StateObject:
     """Change the named keys of the state, as a new version."""
-    ref = wire.session_ref(session_id)
+    ref = refs.session(session_id)
     return session_wire.from_state(
         await merge_state(engine, caller, ref, body.state, body.reasoning)
     )
@@ -251,7 +217,7 @@ async def put_state(
     engine: EngineOf, caller: CallerOf, session_id: str, body: session_wire.NewState
 ) -> session_wire.StateObject:
     """Put a new state in place of the old one, as a new version."""
-    ref = wire.session_ref(session_id)
+    ref = refs.session(session_id)
     return session_wire.from_state(
         await replace_state(engine, caller, ref, body.state, body.reasoning)
     )
@@ -269,7 +235,7 @@ async def get_history(
     thread, found, has_more = await state_history(
         engine,
         caller,
-        wire.session_ref(session_id),
+        refs.session(session_id),
         before=parameters.starting_after,
         limit=wire.clamped(parameters.limit, default=20, most=100),
     )
@@ -288,7 +254,7 @@ async def rollback(
     engine: EngineOf, caller: CallerOf, session_id: str, body: session_wire.RollBack
 ) -> session_wire.RolledBack:
     """Make an earlier state current again, as a new version."""
-    ref = wire.session_ref(session_id)
+    ref = refs.session(session_id)
     thread, event = await roll_back(engine, caller, ref, body.version)
     return session_wire.from_rollback(thread, body.version, f"trace_{event.hex}")
 
@@ -301,7 +267,7 @@ async def fork_session(
     body: Annotated[session_wire.ForkSession | None, Body()] = None,
 ) -> session_wire.SessionObject:
     """A new session that begins with a state of this one."""
-    ref = wire.session_ref(session_id)
+    ref = refs.session(session_id)
     version = body.version if body else None
     return session_wire.from_thread(await fork(engine, caller, ref, version, wire.session_id))
 
@@ -311,7 +277,7 @@ async def create_turn(
     engine: EngineOf, caller: CallerOf, session_id: str, body: session_wire.NewTurn
 ) -> session_wire.TurnObject:
     """Append a turn."""
-    ref = wire.session_ref(session_id)
+    ref = refs.session(session_id)
     return session_wire.from_turn(*await add_turn(engine, caller, ref, session_wire.to_turn(body)))
 
 
@@ -326,7 +292,7 @@ async def get_turns(
     thread, found, has_more = await list_turns(
         engine,
         caller,
-        wire.session_ref(session_id),
+        refs.session(session_id),
         after=wire.cursor(parameters.starting_after, "turn_"),
         limit=wire.clamped(parameters.limit, default=20, most=100),
     )
@@ -381,7 +347,7 @@ async def _listed(
             limit=wire.clamped(parameters.limit, default=20, most=100),
             wanted=wire.filter_of(parameters),
             thread=wire.filter_ref(parameters.session_id),
-            after=wire.cursor(parameters.starting_after, "mem_", "mem-"),
+            after=wire.cursor(parameters.starting_after, *MEMORY_PREFIXES),
         ),
     )
     return wire.MemoryList(**_page(page.memories, wire.from_memory, has_more=page.has_more))

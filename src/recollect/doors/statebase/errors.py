@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import BaseModel
+
 from recollect.doors.front import Reply, retry_after
 from recollect.doors.furnish import NoRoute
 from recollect.errors import (
@@ -16,6 +18,22 @@ from recollect.errors import (
     Unavailable,
     WrongFormat,
 )
+
+
+class ErrorBody(BaseModel):
+    """What went wrong."""
+
+    code: str
+    message: str
+    type: str
+    param: str | None
+    retry_after: int | None = None
+
+
+class ErrorObject(BaseModel):
+    """The envelope of every error."""
+
+    error: ErrorBody
 
 
 def answer(failure: Failure | Exception) -> Reply:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from recollect.domain import StateVersion, Thread, Turn
+from recollect.domain import THREAD_PREFIXES, StateVersion, Thread, Turn
 from recollect.doors.statebase.wire import (
     MOST_CHARACTERS,
     Found,
@@ -228,7 +228,7 @@ def to_list(parameters: SessionParameters) -> ListThreads:
         agent=parameters.agent_id,
         subject=parameters.user_id,
         created_after=parameters.created_after,
-        after=cursor(parameters.starting_after, "sess_", "chat_", "chat-"),
+        after=cursor(parameters.starting_after, *THREAD_PREFIXES),
     )
 
 

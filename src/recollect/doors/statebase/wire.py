@@ -9,16 +9,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from recollect.domain import (
+    THREAD_PREFIXES,
     Filter,
     Memory,
     Ref,
     parse_ref,
 )
+from recollect.doors import refs
 from recollect.doors.values import Body, Label, Parameters, Tags, Time, clamped, iso
 from recollect.engine.change import Change
 from recollect.engine.recall import Hit, Recall
 from recollect.engine.save import Save
-from recollect.errors import Invalid, NotFound, TooLarge
+from recollect.errors import Invalid, TooLarge
 
 MOST_CHARACTERS = 10_000
 DEFAULT_TYPE = "general"
@@ -168,7 +170,7 @@ def to_save(body: NewMemory, *, needs_session: bool) -> Save:
         raise Invalid("`session_id` is required.", field="session_id")
     return Save(
         content=within_limit(body.content),
-        thread=None if body.session_id is None else session_ref(body.session_id),
+        thread=None if body.session_id is None else refs.session(body.session_id),
         subject=body.user_id,
         summary=body.summary,
         key=body.key,
@@ -249,27 +251,11 @@ def split(text: str | None) -> list[str] | None:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def memory_ref(text: str) -> Ref:
-    """Any spelling of a memory's id."""
-    ref = parse_ref(text, "mem_", "mem-")
-    if ref is None:
-        raise NotFound("memory")
-    return ref
-
-
-def session_ref(text: str) -> Ref:
-    """Any spelling of a thread's id."""
-    ref = parse_ref(text, "sess_", "chat_", "chat-")
-    if ref is None:
-        raise NotFound("session")
-    return ref
-
-
 def filter_ref(text: str | None) -> Ref | None:
     """The thread to narrow to; one that cannot exist narrows to nothing."""
     if text is None:
         return None
-    return parse_ref(text, "sess_", "chat_", "chat-") or NOBODY
+    return parse_ref(text, *THREAD_PREFIXES) or NOBODY
 
 
 def cursor(text: str | None, *prefixes: str) -> Ref | None:

@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import Query
 
 from recollect.domain import Caller, Ref, Relation, Right
-from recollect.doors.front import Door
-from recollect.doors.furnish import CallerOf, EngineOf
+from recollect.doors import refs
+from recollect.doors.front import Door, key_or_bearer
+from recollect.doors.furnish import KEY_OR_BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.tools import tools, wire
-from recollect.doors.tools.errors import answer_agents
-from recollect.doors.tools.furniture import credential, new_app, new_router
+from recollect.doors.tools.errors import ErrorObject, answer_agents
 from recollect.engine.browse import (
     EVERYBODY,
     browse,
@@ -25,7 +25,7 @@ from recollect.engine.save import save
 from recollect.engine.search import search
 from recollect.errors import NotFound
 
-router = new_router()
+router = new_router(ErrorObject)
 
 Agent = Annotated[wire.AgentParameters, Query()]
 
@@ -33,14 +33,13 @@ Agent = Annotated[wire.AgentParameters, Query()]
 def door(engine: Engine) -> Door:
     """The door, ready to be hung."""
     app = new_app(
-        router,
-        engine,
-        answer_agents,
-        title="Recollect: memories of agents",
-        description="Memories and their graph, by agent. `agent_id` is a name that sessions "
-        "carry, or `default` for the whole workspace.",
+        "Recollect: memories of agents",
+        "Memories and their graph, by agent. `agent_id` is a name that sessions carry, or "
+        "`default` for the whole workspace.",
+        router.routes,
     )
-    return Door("agents", ("/agents/memories",), app, answer_agents, credential)
+    furnish(app, engine, answer_agents, KEY_OR_BEARER)
+    return Door("agents", ("/agents/memories",), app, answer_agents, key_or_bearer)
 
 
 @router.get("/agents/memories")
@@ -80,7 +79,7 @@ async def get_neighbours(
 ) -> wire.NeighbourObject:
     """The memories around one."""
     reach = await reach_of(engine, caller, parameters.agent_id, Right.READ)
-    ref = wire.memory_ref(parameters.memory_id)
+    ref = refs.memory(parameters.memory_id)
     await require_within(engine, caller, ref, reach)
     depth = wire.clamped(parameters.depth, default=1, most=3)
     found = await neighbours(engine, caller, ref, depth=depth, wanted=reach)
@@ -148,7 +147,7 @@ async def unlink_memories(
     """Remove a link; what an `updates` had replaced is current again."""
     ref = await _within(engine, caller, parameters, memory_id, Right.WRITE)
     relation = Relation(parameters.relation_type)
-    await unlink(engine, caller, ref, wire.memory_ref(target_id), relation)
+    await unlink(engine, caller, ref, refs.memory(target_id), relation)
     return wire.Unlinked(success=True)
 
 
@@ -166,6 +165,6 @@ async def _within(
 ) -> Ref:
     """The memory's id, if it is the agent's."""
     reach = await reach_of(engine, caller, agent.agent_id, right)
-    ref = wire.memory_ref(memory_id)
+    ref = refs.memory(memory_id)
     await require_within(engine, caller, ref, reach)
     return ref

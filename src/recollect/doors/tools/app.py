@@ -5,30 +5,28 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from recollect.doors.front import Door
-from recollect.doors.furnish import CallerOf, EngineOf
+from recollect.doors.front import Door, key_or_bearer
+from recollect.doors.furnish import KEY_OR_BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.tools import tools, wire
-from recollect.doors.tools.errors import answer_tools
-from recollect.doors.tools.furniture import credential, new_app, new_router
+from recollect.doors.tools.errors import ErrorObject, answer_tools
 from recollect.doors.tools.mcp_server import described
 from recollect.doors.tools.tools import Tool, tools_for
 from recollect.doors.values import Parameters
 from recollect.engine.core import Engine
 
-router = new_router()
+router = new_router(ErrorObject)
 
 
 def door(engine: Engine) -> Door:
     """The door, ready to be hung."""
     app = new_app(
-        router,
-        engine,
-        answer_tools,
-        title="Recollect: memory tools",
-        description="The tools a model calls, one route each: the body is the arguments, the "
-        "answer the result.",
+        "Recollect: memory tools",
+        "The tools a model calls, one route each: the body is the arguments, the answer the "
+        "result.",
+        router.routes,
     )
-    return Door("tools", ("/v1/tools",), app, answer_tools, credential)
+    furnish(app, engine, answer_tools, KEY_OR_BEARER)
+    return Door("tools", ("/v1/tools",), app, answer_tools, key_or_bearer)
 
 
 class ToolParameters(Parameters):

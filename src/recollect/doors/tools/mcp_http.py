@@ -10,9 +10,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.domain import Caller
-from recollect.doors.front import MIB, Door
-from recollect.doors.tools.errors import answer_mcp
-from recollect.doors.tools.furniture import credential, new_app, new_router
+from recollect.doors.front import MIB, Door, key_or_bearer
+from recollect.doors.furnish import KEY_OR_BEARER, furnish, new_app, new_router
+from recollect.doors.tools.errors import ErrorObject, answer_mcp
 from recollect.doors.tools.mcp_server import mcp_server
 from recollect.engine.core import Engine
 
@@ -35,18 +35,17 @@ class Mcp:
             security_settings=_security([*_LOOPBACK, *names]),
             max_request_body_size=MOST_BYTES,
         )
-        router = new_router()
+        router = new_router(ErrorObject)
         # Both spellings: a redirect would lose the key, or the body.
         for path in ("/mcp", "/mcp/"):
             router.add_api_route(path, self._speak, methods=["POST"])
         app = new_app(
-            router,
-            engine,
-            answer_mcp,
-            title="Recollect: MCP",
-            description="The Model Context Protocol over Streamable HTTP, without sessions.",
+            "Recollect: MCP",
+            "The Model Context Protocol over Streamable HTTP, without sessions.",
+            router.routes,
         )
-        self.door = Door("mcp", ("/mcp",), app, answer_mcp, credential, MOST_BYTES)
+        furnish(app, engine, answer_mcp, KEY_OR_BEARER)
+        self.door = Door("mcp", ("/mcp",), app, answer_mcp, key_or_bearer, MOST_BYTES)
 
     async def run(self, is_open: asyncio.Event) -> None:
         """Serve until cancelled; once.

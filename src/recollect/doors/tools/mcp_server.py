@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from recollect import __version__
 from recollect.domain import Caller
+from recollect.doors import refs
 from recollect.doors.tools import prompts, wire
 from recollect.doors.tools.errors import MASKED
 from recollect.doors.tools.tools import TOOLS, Tool, call, shown
@@ -131,7 +132,7 @@ async def _call(
 
 async def _read(engine: Engine, recognise: Recognise, uri: str) -> protocol.ReadResourceResult:
     try:
-        memory = await get(engine, await recognise(), wire.memory_ref(uri.removeprefix(_SCHEME)))
+        memory = await get(engine, await recognise(), refs.memory(uri.removeprefix(_SCHEME)))
     except NotFound as failure:
         raise MCPError(protocol.INVALID_PARAMS, failure.message) from None
     except Failure as failure:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import JsonSchemaMode
 
 from recollect.domain import Caller, Right
-from recollect.doors import strict_json
+from recollect.doors import refs, strict_json
 from recollect.doors.furnish import complaint
 from recollect.doors.tools import wire
 from recollect.doors.tools.summary import preview, summary
@@ -54,7 +54,7 @@ async def memory_delete(
     """Hide a memory from every search and recall; what is not there is no error."""
     caller.require(Right.DELETE)  # also for what can be no id
     try:
-        memory = await forget(engine, caller, wire.memory_ref(given.memory_id), reason=given.reason)
+        memory = await forget(engine, caller, refs.memory(given.memory_id), reason=given.reason)
     except NotFound:
         return wire.DeleteResult(forgotten=False, message=NOT_THERE)
     # Whoever may not read is not shown what it was.

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, Field, model_validator
 
 from recollect.domain import (
+    MEMORY_PREFIXES,
+    THREAD_PREFIXES,
     Association,
     Filter,
     Lifecycle,
@@ -19,6 +21,7 @@ from recollect.domain import (
     View,
     parse_ref,
 )
+from recollect.doors import refs
 from recollect.doors.values import Body, Label, Parameters, Tags, Time, clamped, iso
 from recollect.engine.browse import Browse, Graph
 from recollect.engine.change import Change
@@ -26,7 +29,7 @@ from recollect.engine.channels import Channel
 from recollect.engine.link import Link
 from recollect.engine.save import Save
 from recollect.engine.search import Finding, Found, Mode, Order, Search
-from recollect.errors import Invalid, NotFound
+from recollect.errors import Invalid
 
 MOST_RESULTS = 50
 MOST_ASSOCIATIONS = 100
@@ -256,15 +259,7 @@ def to_search(given: RecallArguments, thread: Ref | None) -> Search:
 
 def channel(name: str, agent: str | None = None) -> Channel:
     """A conversation by any spelling of a thread's id, or by the client's own name for it."""
-    return Channel(name, parse_ref(name, "sess_", "chat_", "chat-"), agent)
-
-
-def memory_ref(text: str) -> Ref:
-    """Any spelling of a memory's id."""
-    ref = parse_ref(text, "mem_", "mem-")
-    if ref is None:
-        raise NotFound("memory")
-    return ref
+    return Channel(name, parse_ref(name, *THREAD_PREFIXES), agent)
 
 
 def recalled(finding: Finding, *, explain: bool) -> RecalledMemory:
@@ -302,7 +297,7 @@ def _channel_to_enter(name: str | None, agent: str | None) -> Channel | None:
 
 def _links(given: list[AssociationArguments]) -> list[Link]:
     """Links to what can be an id at all; the others cannot exist and are passed over too."""
-    found = [(parse_ref(each.target_id, "mem_", "mem-"), each) for each in given]
+    found = [(parse_ref(each.target_id, *MEMORY_PREFIXES), each) for each in given]
     return [Link(ref, Relation(each.relation_type), each.weight) for ref, each in found if ref]
 
 
@@ -508,7 +503,7 @@ def to_change(given: MemoryChange) -> Change:
 
 def to_link(given: AssociationArguments) -> Link:
     """The verb's value."""
-    return Link(memory_ref(given.target_id), Relation(given.relation_type), given.weight)
+    return Link(refs.memory(given.target_id), Relation(given.relation_type), given.weight)
 
 
 def from_memory(memory: Memory) -> MemoryObject:
@@ -562,7 +557,7 @@ def from_graph(graph: Graph) -> GraphObject:
 
 def from_neighbours(graph: Graph, exclude: str) -> NeighbourObject:
     """The memories around one, without those the client has already."""
-    known = {parse_ref(part.strip(), "mem_", "mem-") for part in exclude.split(",")}
+    known = {parse_ref(part.strip(), *MEMORY_PREFIXES) for part in exclude.split(",")}
     return NeighbourObject(
         nodes=[
             from_memory(each)
