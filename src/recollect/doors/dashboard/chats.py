@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from recollect.domain import MESSAGE_PREFIXES, parse_ref
 from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
-from recollect.doors.dashboard import wire
+from recollect.doors.dashboard import chat_wire, wire
 from recollect.doors.dashboard.common import RESPONSES, Chatting, here
 from recollect.doors.dashboard.turns import TurnStream
 from recollect.doors.furnish import CallerOf, EngineOf
@@ -25,8 +25,8 @@ router = APIRouter(responses=RESPONSES)
 
 @router.get("/chat/api/chats")
 async def get_chats(
-    engine: EngineOf, caller: CallerOf, parameters: Annotated[wire.ChatParameters, Query()]
-) -> wire.Page[wire.ChatObject]:
+    engine: EngineOf, caller: CallerOf, parameters: Annotated[chat_wire.ChatParameters, Query()]
+) -> wire.Page[chat_wire.ChatObject]:
     """Chats of a workspace, the latest first; of the default one where none is named."""
     if parameters.workspace:
         wanted = refs.workspace(parameters.workspace)
@@ -41,31 +41,35 @@ async def get_chats(
     )
     last = found[-1] if has_more else None
     return wire.Page(
-        items=[wire.from_thread(each) for each in found],
+        items=[chat_wire.from_thread(each) for each in found],
         next_cursor=cursor_at((last.updated_at, last.id), caller, asked) if last else None,
         has_more=has_more,
     )
 
 
 @router.post("/chat/api/chats", status_code=201)
-async def create_chat(engine: EngineOf, caller: CallerOf, body: wire.NewChat) -> wire.ChatObject:
+async def create_chat(
+    engine: EngineOf, caller: CallerOf, body: chat_wire.NewChat
+) -> chat_wire.ChatObject:
     """Begin a chat, in the default workspace where none is named."""
     if body.workspace_id is not None:
         wanted = refs.workspace(body.workspace_id)
         caller = await enter_place(engine, caller, wanted)
-    return wire.from_thread(await begin_chat(engine, caller, body.title))
+    return chat_wire.from_thread(await begin_chat(engine, caller, body.title))
 
 
 @router.get("/chat/api/chats/{chat_id}")
-async def get_chat(engine: EngineOf, caller: Chatting) -> wire.ChatObject:
+async def get_chat(engine: EngineOf, caller: Chatting) -> chat_wire.ChatObject:
     """One chat."""
-    return wire.from_thread(await get_thread(engine, caller, here(caller)))
+    return chat_wire.from_thread(await get_thread(engine, caller, here(caller)))
 
 
 @router.patch("/chat/api/chats/{chat_id}")
-async def rename_chat(engine: EngineOf, caller: Chatting, body: wire.ChatChange) -> wire.ChatObject:
+async def rename_chat(
+    engine: EngineOf, caller: Chatting, body: chat_wire.ChatChange
+) -> chat_wire.ChatObject:
     """Give a chat another title."""
-    return wire.from_thread(
+    return chat_wire.from_thread(
         await change_chat(engine, caller, here(caller), ChangeChat(name=body.title))
     )
 
@@ -79,7 +83,7 @@ async def delete_chat(engine: EngineOf, caller: Chatting) -> None:
 @router.get("/chat/api/chats/{chat_id}/messages")
 async def get_messages(
     engine: EngineOf, caller: Chatting, parameters: Annotated[wire.PageParameters, Query()]
-) -> wire.Page[wire.MessageObject]:
+) -> wire.Page[chat_wire.MessageObject]:
     """What was said last, oldest first; the cursor leads to what was said before."""
     before = parse_ref(parameters.cursor, *MESSAGE_PREFIXES) if parameters.cursor else None
     if parameters.cursor and before is None:
@@ -87,7 +91,7 @@ async def get_messages(
     limit = clamped(parameters.limit, default=_USUAL, most=_MOST)
     told, has_more = await said_in(engine, caller, here(caller), before=before, limit=limit)
     return wire.Page(
-        items=[wire.from_told(each) for each in told],
+        items=[chat_wire.from_told(each) for each in told],
         next_cursor=wire.message_id(told[0].message.code) if has_more else None,
         has_more=has_more,
     )
@@ -99,7 +103,7 @@ async def get_messages(
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
 async def take_turn(
-    request: Request, engine: EngineOf, caller: Chatting, body: wire.NewTurn
+    request: Request, engine: EngineOf, caller: Chatting, body: chat_wire.NewTurn
 ) -> TurnStream:
     """Say something and hear the answer as it comes, as a stream of events."""
     say = Say(body.content, kind=body.kind, model=body.model, is_temporary=body.temporary)

@@ -2,20 +2,19 @@
 
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, File, Query, Request, Response, UploadFile
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, Field
 
-from recollect.domain import Document, DocumentId, DocumentKind, Memory
+from recollect.domain import DocumentId
 from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
-from recollect.doors.dashboard import wire
+from recollect.doors.dashboard import document_wire, wire
 from recollect.doors.dashboard.common import RESPONSES, Inside
 from recollect.doors.files import Sent, download, parts_of
 from recollect.doors.furnish import EngineOf
-from recollect.doors.values import clamped, iso
+from recollect.doors.values import clamped
 from recollect.engine.documents import (
     MOST_BYTES,
     ListDocuments,
@@ -27,13 +26,7 @@ from recollect.engine.documents import (
     list_documents,
     text_of,
 )
-from recollect.engine.workspace_search import (
-    Kind,
-    Result,
-    SearchWorkspace,
-    search_workspace,
-    title_of,
-)
+from recollect.engine.workspace_search import SearchWorkspace, search_workspace
 from recollect.errors import Invalid
 
 UPLOADS = re.compile(r"/chat/api/workspaces/[^/]+/documents")
@@ -43,7 +36,6 @@ _MOST_FILES = 20
 _USUAL, _MOST = 50, 100
 # As much as somebody scrolls through; who wants more downloads it.
 _SHOWN_CHARACTERS = 500_000
-_SNIPPET_CHARACTERS = 1_200
 
 router = APIRouter(responses=RESPONSES)
 
@@ -51,70 +43,10 @@ _DOCUMENTS = "/chat/api/workspaces/{workspace_id}/documents"
 _DOCUMENT = _DOCUMENTS + "/{document_id}"
 
 
-class DocumentObject(BaseModel):
-    """A document."""
-
-    id: str
-    name: str
-    kind: Literal["upload", "artifact"]
-    type: str
-    size: int
-    sha256: str
-    status: Literal["waiting", "reading", "ready", "stored", "failed"]
-    error: str | None
-    chunks: int
-    embedded: int
-    created_at: str
-
-
-class Added(BaseModel):
-    """What was kept."""
-
-    items: list[DocumentObject]
-
-
-class TextObject(BaseModel):
-    """A document's text, or how it begins."""
-
-    text: str
-    is_whole: bool
-
-
-class DocumentParameters(wire.PageParameters):
-    """Which documents to list."""
-
-    kind: DocumentKind | None = None
-
-
-class SearchParameters(wire.Parameters):
-    """What to look for, among what, and which part of the list."""
-
-    q: Annotated[str, Field(min_length=1, max_length=10_000)]
-    # Kinds, with commas between them; none are all.
-    types: Annotated[str, Field(max_length=200)] = ""
-    limit: wire.Limit | None = None
-    offset: Annotated[int, Field(ge=0, le=10_000)] = 0
-
-
-class ResultObject(BaseModel):
-    """Something found."""
-
-    kind: Literal["memory", "decision", "milestone", "document", "artifact"]
-    id: str
-    title: str
-    snippet: str
-    score: float
-    created_at: str
-
-
-class Results(BaseModel):
-    """What was found, best first."""
-
-    results: list[ResultObject]
-
-
 @router.post(_DOCUMENTS, status_code=201)
-async def add(engine: EngineOf, caller: Inside, file: Annotated[list[UploadFile], File()]) -> Added:
+async def add(
+    engine: EngineOf, caller: Inside, file: Annotated[list[UploadFile], File()]
+) -> document_wire.Added:
     """Keep files, sent as multipart form data: at most 20 MiB together."""
     if len(file) > _MOST_FILES:
         raise Invalid(f"At most {_MOST_FILES} files are taken at once.", field="file")
@@ -122,13 +54,15 @@ async def add(engine: EngineOf, caller: Inside, file: Annotated[list[UploadFile]
         await add_document(engine, caller, NewDocument(each.filename or ""), parts_of(each))
         for each in file
     ]
-    return Added(items=[_written(each) for each in kept])
+    return document_wire.Added(items=[document_wire.from_document(each) for each in kept])
 
 
 @router.get(_DOCUMENTS)
 async def get_documents(
-    engine: EngineOf, caller: Inside, parameters: Annotated[DocumentParameters, Query()]
-) -> wire.Page[DocumentObject]:
+    engine: EngineOf,
+    caller: Inside,
+    parameters: Annotated[document_wire.DocumentParameters, Query()],
+) -> wire.Page[document_wire.DocumentObject]:
     """Documents, newest first."""
     asked = {"kind": parameters.kind, "in": caller.workspace_id}
     place = place_of(parameters.cursor, caller, asked)
@@ -142,28 +76,32 @@ async def get_documents(
         ),
     )
     cursor = cursor_at((found[-1].created_at, found[-1].id), caller, asked) if has_more else None
-    items = [_written(each) for each in found]
+    items = [document_wire.from_document(each) for each in found]
     return wire.Page(items=items, next_cursor=cursor, has_more=has_more)
 
 
 @router.get(_DOCUMENT)
-async def get_one(engine: EngineOf, caller: Inside, document_id: str) -> DocumentObject:
+async def get_one(
+    engine: EngineOf, caller: Inside, document_id: str
+) -> document_wire.DocumentObject:
     """One document."""
-    return _written(await get_document(engine, caller, refs.document(document_id)))
+    return document_wire.from_document(
+        await get_document(engine, caller, refs.document(document_id))
+    )
 
 
 @router.get(f"{_DOCUMENT}/text")
-async def get_text(engine: EngineOf, caller: Inside, document_id: str) -> TextObject:
+async def get_text(engine: EngineOf, caller: Inside, document_id: str) -> document_wire.TextObject:
     """What was read in a document; of a long one, the beginning."""
     document = await get_document(engine, caller, refs.document(document_id))
     parts: list[str] = []
     room = _SHOWN_CHARACTERS
     async for part in text_of(engine, caller, document):
         if len(part) > room:
-            return TextObject(text="".join([*parts, part[:room]]), is_whole=False)
+            return document_wire.TextObject(text="".join([*parts, part[:room]]), is_whole=False)
         parts.append(part)
         room -= len(part)
-    return TextObject(text="".join(parts), is_whole=True)
+    return document_wire.TextObject(text="".join(parts), is_whole=True)
 
 
 @router.get(
@@ -201,8 +139,8 @@ async def delete(engine: EngineOf, caller: Inside, document_id: str) -> None:
 
 @router.get("/chat/api/workspaces/{workspace_id}/search")
 async def search(
-    engine: EngineOf, caller: Inside, parameters: Annotated[SearchParameters, Query()]
-) -> Results:
+    engine: EngineOf, caller: Inside, parameters: Annotated[document_wire.SearchParameters, Query()]
+) -> document_wire.Results:
     """Memories, chunks of documents and artifacts in one list, best first."""
     found = await search_workspace(
         engine,
@@ -211,45 +149,7 @@ async def search(
             parameters.q,
             clamped(parameters.limit, default=10, most=_MOST),
             parameters.offset,
-            _kinds(parameters.types),
+            document_wire.to_kinds(parameters.types),
         ),
     )
-    return Results(results=[_result(each) for each in found])
-
-
-def _kinds(text: str) -> list[Kind]:
-    try:
-        return [Kind(name.strip()) for name in text.split(",") if name.strip()]
-    except ValueError:
-        names = ", ".join(f"`{kind}`" for kind in Kind)
-        raise Invalid(f"`types` are some of {names}.", field="types") from None
-
-
-def _written(document: Document) -> DocumentObject:
-    return DocumentObject(
-        id=f"cart_{document.code}",
-        name=document.name,
-        kind=document.kind.value,
-        type=document.media_type,
-        size=document.size,
-        sha256=bytes(document.digest).hex(),
-        # One that is still being sent is shown to nobody.
-        status="waiting" if document.status == "uploading" else document.status.value,
-        error=document.error,
-        chunks=document.chunk_count,
-        embedded=document.embedded_count,
-        created_at=iso(document.created_at),
-    )
-
-
-def _result(result: Result) -> ResultObject:
-    found = result.found
-    is_memory = isinstance(found, Memory)
-    return ResultObject(
-        kind=result.kind.value,
-        id=f"mem_{found.code}" if isinstance(found, Memory) else f"cart_{found.document_code}",
-        title="" if is_memory else title_of(found),
-        snippet=found.content.strip()[:_SNIPPET_CHARACTERS],
-        score=round(result.score, 4),
-        created_at=iso(result.created_at),
-    )
+    return document_wire.Results(results=[document_wire.from_result(each) for each in found])

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from recollect.domain import Right
 from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
-from recollect.doors.dashboard import wire
+from recollect.doors.dashboard import house_wire, wire
 from recollect.doors.dashboard.common import RESPONSES
 from recollect.doors.furnish import CallerOf, EngineOf
 from recollect.doors.values import clamped
@@ -41,7 +41,7 @@ class JobParameters(wire.PageParameters):
 @router.get("/chat/api/jobs")
 async def get_jobs(
     engine: EngineOf, caller: CallerOf, parameters: Annotated[JobParameters, Query()]
-) -> wire.Jobs:
+) -> house_wire.Jobs:
     """Jobs that are not done, of every workspace one may be in, newest first."""
     asked = {"jobs": parameters.state}
     found = await list_jobs(
@@ -52,8 +52,8 @@ async def get_jobs(
         limit=clamped(parameters.limit, default=_USUAL, most=_MOST),
     )
     last = found.jobs[-1] if found.has_more else None
-    return wire.Jobs(
-        items=[wire.from_job(each) for each in found.jobs],
+    return house_wire.Jobs(
+        items=[house_wire.from_job(each) for each in found.jobs],
         next_cursor=cursor_at((last.created_at, last.id), caller, asked) if last else None,
         has_more=found.has_more,
         counts=dict(found.counts),
@@ -61,9 +61,9 @@ async def get_jobs(
 
 
 @router.post("/chat/api/jobs/{job_id}/retry")
-async def retry(engine: EngineOf, caller: CallerOf, job_id: str) -> wire.JobObject:
+async def retry(engine: EngineOf, caller: CallerOf, job_id: str) -> house_wire.JobObject:
     """Let a buried job try again."""
-    return wire.from_job(await retry_job(engine, caller, refs.uuid_of(job_id, "job")))
+    return house_wire.from_job(await retry_job(engine, caller, refs.uuid_of(job_id, "job")))
 
 
 class SettingsParameters(wire.Parameters):
@@ -75,20 +75,20 @@ class SettingsParameters(wire.Parameters):
 @router.get("/chat/api/settings")
 async def get_settings(
     engine: EngineOf, caller: CallerOf, parameters: Annotated[SettingsParameters, Query()]
-) -> wire.SettingsObject:
+) -> house_wire.SettingsObject:
     """How the server is set up, as far as its people need to know."""
     if parameters.workspace:
         wanted = refs.workspace(parameters.workspace)
         caller = await enter_place(engine, caller, wanted)
     usual = default_model(engine)
     models = await list_models(engine, caller, patience_seconds=_PATIENCE_SECONDS)
-    return wire.SettingsObject(
+    return house_wire.SettingsObject(
         models=[
-            wire.ChatModelObject(id=each.id, owned_by=each.owner, is_default=each.id == usual)
+            house_wire.ChatModelObject(id=each.id, owned_by=each.owner, is_default=each.id == usual)
             for each in models
         ],
-        embedder=wire.from_embedding(await embedding(engine, caller)),
-        limits=wire.LimitsObject(
+        embedder=house_wire.from_embedding(await embedding(engine, caller)),
+        limits=house_wire.LimitsObject(
             content_bytes=MOST_BYTES,
             daily_tokens=engine.daily_tokens,
             injection_floor=engine.injection_floor,
@@ -98,14 +98,16 @@ async def get_settings(
 
 
 @router.get("/chat/api/keys")
-async def get_keys(engine: EngineOf, caller: CallerOf) -> wire.Page[wire.KeyObject]:
+async def get_keys(engine: EngineOf, caller: CallerOf) -> wire.Page[house_wire.KeyObject]:
     """One's keys, newest first; for an admin all of the org."""
     found = await list_own_keys(engine, caller)
-    return wire.Page(items=[wire.from_key(each) for each in found])
+    return wire.Page(items=[house_wire.from_key(each) for each in found])
 
 
 @router.post("/chat/api/keys", status_code=201)
-async def create_key(engine: EngineOf, caller: CallerOf, body: wire.NewKey) -> wire.NewKeyObject:
+async def create_key(
+    engine: EngineOf, caller: CallerOf, body: house_wire.NewKey
+) -> house_wire.NewKeyObject:
     """Make a key to a workspace; it is shown only now."""
     if body.workspace_id is not None:
         wanted = refs.workspace(body.workspace_id)
@@ -115,7 +117,7 @@ async def create_key(engine: EngineOf, caller: CallerOf, body: wire.NewKey) -> w
         expires = engine.now() + timedelta(days=body.expires_days)
     ask = MakeKey(body.name, [Right(each) for each in dict.fromkeys(body.rights)], expires)
     made = await make_key(engine, caller, ask)
-    return wire.NewKeyObject(**wire.from_key(made.record).model_dump(), key=made.text)
+    return house_wire.NewKeyObject(**house_wire.from_key(made.record).model_dump(), key=made.text)
 
 
 @router.post("/chat/api/keys/{key_id}/revoke", status_code=204)
@@ -125,22 +127,22 @@ async def revoke_key(engine: EngineOf, caller: CallerOf, key_id: str) -> None:
 
 
 @router.get("/chat/api/members")
-async def get_members(engine: EngineOf, caller: CallerOf) -> wire.Page[wire.MemberObject]:
+async def get_members(engine: EngineOf, caller: CallerOf) -> wire.Page[house_wire.MemberObject]:
     """Who can sign in."""
     found = await list_members(engine, caller)
-    return wire.Page(items=[wire.from_member(each) for each in found])
+    return wire.Page(items=[house_wire.from_member(each) for each in found])
 
 
 @router.post("/chat/api/members", status_code=201)
 async def create_member(
-    engine: EngineOf, caller: CallerOf, body: wire.NewMember
-) -> wire.NewMemberObject:
+    engine: EngineOf, caller: CallerOf, body: house_wire.NewMember
+) -> house_wire.NewMemberObject:
     """Let somebody sign in; takes an admin. A password that is made up is shown only now."""
     is_admin = Right.ADMIN in body.rights
     made = await add_member(engine, caller, body.name, password=body.password, is_admin=is_admin)
     [user] = [each for each in await list_members(engine, caller) if each.id == made.id]
     shown = None if body.password else made.password
-    return wire.NewMemberObject(**wire.from_member(user).model_dump(), password=shown)
+    return house_wire.NewMemberObject(**house_wire.from_member(user).model_dump(), password=shown)
 
 
 @router.delete("/chat/api/members/{member_id}", status_code=204)

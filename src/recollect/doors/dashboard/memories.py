@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from recollect.domain import Caller, Memory, Ref, View
 from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
-from recollect.doors.dashboard import wire
+from recollect.doors.dashboard import memory_wire, wire
 from recollect.doors.dashboard.common import RESPONSES, Chatting, Inside, here
 from recollect.doors.furnish import EngineOf
 from recollect.doors.values import Time, clamped
@@ -37,8 +37,8 @@ router = APIRouter(responses=RESPONSES)
 _WORKSPACE = "/chat/api/workspaces/{workspace_id}"
 
 
-async def _shown(engine: Engine, caller: Caller, memory: Memory) -> wire.MemoryObject:
-    return wire.from_memory(memory, await shown(engine, caller, [memory]))
+async def _shown(engine: Engine, caller: Caller, memory: Memory) -> memory_wire.MemoryObject:
+    return memory_wire.from_memory(memory, await shown(engine, caller, [memory]))
 
 
 # Those of a workspace.
@@ -46,8 +46,8 @@ async def _shown(engine: Engine, caller: Caller, memory: Memory) -> wire.MemoryO
 
 @router.post(f"{_WORKSPACE}/memories", status_code=201)
 async def create(
-    engine: EngineOf, caller: Inside, body: wire.NewMemory, response: Response
-) -> wire.MemoryObject:
+    engine: EngineOf, caller: Inside, body: memory_wire.NewMemory, response: Response
+) -> memory_wire.MemoryObject:
     """Remember something; 200 and the memory that says it already, where one does."""
     saved = await remember(engine, caller, Remember(content=body.content, category=body.category))
     response.status_code = 201 if saved.is_new else 200
@@ -56,8 +56,8 @@ async def create(
 
 @router.get(f"{_WORKSPACE}/memories")
 async def get_memories(
-    engine: EngineOf, caller: Inside, parameters: Annotated[wire.MemoryParameters, Query()]
-) -> wire.Page[wire.MemoryObject]:
+    engine: EngineOf, caller: Inside, parameters: Annotated[memory_wire.MemoryParameters, Query()]
+) -> wire.Page[memory_wire.MemoryObject]:
     """Memories, newest first; with `q` the best that fit it, in one page."""
     limit = clamped(parameters.limit, default=_USUAL, most=_MOST)
     asked = parameters.model_dump(exclude={"cursor", "limit"}) | {"in": caller.workspace_id}
@@ -71,32 +71,36 @@ async def get_memories(
     )
     if parameters.q:
         findings, sources = await look_for(engine, caller, parameters.q, ask)
-        return wire.Page(items=[wire.from_memory(each.memory, sources, each) for each in findings])
+        return wire.Page(
+            items=[memory_wire.from_memory(each.memory, sources, each) for each in findings]
+        )
     return _page(await look(engine, caller, ask), caller, asked)
 
 
-def _page(found: Shelf, caller: Caller, asked: Mapping[str, Any]) -> wire.Page[wire.MemoryObject]:
+def _page(
+    found: Shelf, caller: Caller, asked: Mapping[str, Any]
+) -> wire.Page[memory_wire.MemoryObject]:
     cursor = None
     if found.has_more:
         last = found.memories[-1]
         cursor = cursor_at((last.created_at, last.id), caller, asked)
     return wire.Page(
-        items=[wire.from_memory(each, found.sources) for each in found.memories],
+        items=[memory_wire.from_memory(each, found.sources) for each in found.memories],
         next_cursor=cursor,
         has_more=found.has_more,
     )
 
 
 @router.get(f"{_WORKSPACE}/memories/count")
-async def get_count(engine: EngineOf, caller: Inside) -> wire.Count:
+async def get_count(engine: EngineOf, caller: Inside) -> memory_wire.Count:
     """How many memories there are."""
-    return wire.Count(count=await count(engine, caller))
+    return memory_wire.Count(count=await count(engine, caller))
 
 
 @router.get(f"{_WORKSPACE}/facets")
-async def get_facets(engine: EngineOf, caller: Inside) -> wire.Facets:
+async def get_facets(engine: EngineOf, caller: Inside) -> memory_wire.Facets:
     """By what the memories can be told apart, commonest first."""
-    return wire.from_facets(await facets(engine, caller))
+    return memory_wire.from_facets(await facets(engine, caller))
 
 
 class TimelineParameters(wire.PageParameters):
@@ -108,7 +112,7 @@ class TimelineParameters(wire.PageParameters):
 @router.get(f"{_WORKSPACE}/timeline")
 async def get_timeline(
     engine: EngineOf, caller: Inside, parameters: Annotated[TimelineParameters, Query()]
-) -> wire.Page[wire.LearntObject]:
+) -> wire.Page[memory_wire.LearntObject]:
     """What was held true at a time, by when it was learnt, latest first."""
     limit = clamped(parameters.limit, default=_USUAL, most=_MOST)
     asked: dict[str, Any] = {"as_of": parameters.as_of, "in": caller.workspace_id}
@@ -117,22 +121,24 @@ async def get_timeline(
     found = await look(engine, caller, Look(limit, after=after, view=view))
     page = _page(found, caller, asked)
     return wire.Page(
-        items=[wire.from_learnt(*pair) for pair in zip(page.items, found.memories, strict=True)],
+        items=[
+            memory_wire.from_learnt(*pair) for pair in zip(page.items, found.memories, strict=True)
+        ],
         next_cursor=page.next_cursor,
         has_more=page.has_more,
     )
 
 
 @router.get(f"{_WORKSPACE}/memories/{{memory_id}}")
-async def get_memory(engine: EngineOf, caller: Inside, memory_id: str) -> wire.MemoryDetail:
+async def get_memory(engine: EngineOf, caller: Inside, memory_id: str) -> memory_wire.MemoryDetail:
     """All there is to know of one memory."""
-    return wire.from_detail(await examine(engine, caller, refs.memory(memory_id)))
+    return memory_wire.from_detail(await examine(engine, caller, refs.memory(memory_id)))
 
 
 @router.patch(f"{_WORKSPACE}/memories/{{memory_id}}")
 async def change_memory(
-    engine: EngineOf, caller: Inside, memory_id: str, body: wire.MemoryChange
-) -> wire.MemoryObject:
+    engine: EngineOf, caller: Inside, memory_id: str, body: memory_wire.MemoryChange
+) -> memory_wire.MemoryObject:
     """Change a memory's content; it is embedded anew."""
     ref = refs.memory(memory_id)
     return await _shown(
@@ -148,8 +154,8 @@ async def delete_memory(engine: EngineOf, caller: Inside, memory_id: str) -> Non
 
 @router.post(f"{_WORKSPACE}/memories/{{memory_id}}/pin")
 async def pin_memory(
-    engine: EngineOf, caller: Inside, memory_id: str, body: wire.Pin
-) -> wire.MemoryObject:
+    engine: EngineOf, caller: Inside, memory_id: str, body: memory_wire.Pin
+) -> memory_wire.MemoryObject:
     """Pin a memory, or let it go: pinned ones are told to a model in every turn."""
     ref = refs.memory(memory_id)
     return await _shown(
@@ -158,7 +164,9 @@ async def pin_memory(
 
 
 @router.post(f"{_WORKSPACE}/memories/{{memory_id}}/restore")
-async def restore_memory(engine: EngineOf, caller: Inside, memory_id: str) -> wire.MemoryObject:
+async def restore_memory(
+    engine: EngineOf, caller: Inside, memory_id: str
+) -> memory_wire.MemoryObject:
     """Bring back a memory that was deleted."""
     return await _shown(engine, caller, await restore(engine, caller, refs.memory(memory_id)))
 
@@ -168,8 +176,8 @@ async def restore_memory(engine: EngineOf, caller: Inside, memory_id: str) -> wi
 
 @router.post("/chat/api/{chat_id}/memory", status_code=201)
 async def create_of_chat(
-    engine: EngineOf, caller: Chatting, body: wire.NewChatMemory, response: Response
-) -> wire.MemoryObject:
+    engine: EngineOf, caller: Chatting, body: memory_wire.NewChatMemory, response: Response
+) -> memory_wire.MemoryObject:
     """Remember a message, or a text about it; 200 where a memory says it already."""
     ask = Remember(
         message=body.messageId,
@@ -183,16 +191,18 @@ async def create_of_chat(
 
 
 @router.get("/chat/api/{chat_id}/memories")
-async def get_of_chat(engine: EngineOf, caller: Chatting) -> wire.ChatMemories:
+async def get_of_chat(engine: EngineOf, caller: Chatting) -> memory_wire.ChatMemories:
     """All memories that came from a chat, newest first."""
     found = await look(engine, caller, Look(_ALL, chat=here(caller)))
-    return wire.ChatMemories(memories=[wire.from_chat_memory(each) for each in found.memories])
+    return memory_wire.ChatMemories(
+        memories=[memory_wire.from_chat_memory(each) for each in found.memories]
+    )
 
 
 @router.patch("/chat/api/{chat_id}/memories/{memory_id}")
 async def change_of_chat(
-    engine: EngineOf, caller: Chatting, memory_id: str, body: wire.MemoryChange
-) -> wire.MemoryObject:
+    engine: EngineOf, caller: Chatting, memory_id: str, body: memory_wire.MemoryChange
+) -> memory_wire.MemoryObject:
     """Change the content of a chat's memory; it is embedded anew."""
     memory = await require_of_chat(engine, caller, refs.memory(memory_id))
     after = await change(engine, caller, Ref(id=memory.id), Change(content=body.content))
@@ -207,7 +217,9 @@ async def delete_of_chat(engine: EngineOf, caller: Chatting, memory_id: str) -> 
 
 
 @router.post("/chat/api/{chat_id}/memories/{memory_id}/rerun-extraction")
-async def rerun_extraction(engine: EngineOf, caller: Chatting, memory_id: str) -> wire.MemoryObject:
+async def rerun_extraction(
+    engine: EngineOf, caller: Chatting, memory_id: str
+) -> memory_wire.MemoryObject:
     """Write a memory's summary anew from its message; its content too, if it was synthesised."""
     memory = await require_of_chat(engine, caller, refs.memory(memory_id))
     return await _shown(engine, caller, await extract_anew(engine, caller, Ref(id=memory.id)))

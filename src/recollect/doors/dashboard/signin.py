@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, Response
 
 from recollect import __version__
 from recollect.doors.cookies import Cookies, check_own_page
-from recollect.doors.dashboard import wire
+from recollect.doors.dashboard import signin_wire, wire
 from recollect.doors.dashboard.common import RESPONSES
 from recollect.doors.dashboard.errors import wrong_sign_in
 from recollect.doors.furnish import CallerOf, EngineOf
@@ -35,7 +35,7 @@ router = APIRouter(responses=RESPONSES)
     response_model=None,
     responses={401: {"model": wire.ErrorObject, "description": "They do not fit."}},
 )
-async def sign_in(request: Request, cookies: CookiesOf, body: wire.Credentials) -> Response:
+async def sign_in(request: Request, cookies: CookiesOf, body: signin_wire.Credentials) -> Response:
     """Sign in; the cookie of before, if there is one, is dead."""
     check_own_page(request.method, request.headers)
     sign_ins = cookies.sign_ins
@@ -58,7 +58,7 @@ async def sign_out(request: Request, cookies: CookiesOf) -> Response:
 
 @router.post("/chat/api/password", status_code=204, response_model=None)
 async def change_password(
-    request: Request, cookies: CookiesOf, caller: CallerOf, body: wire.NewPassword
+    request: Request, cookies: CookiesOf, caller: CallerOf, body: signin_wire.NewPassword
 ) -> Response:
     """Change one's password; every other browser is signed out, this one gets a new cookie."""
     token = await cookies.sign_ins.change_password(
@@ -68,17 +68,17 @@ async def change_password(
 
 
 @router.get("/chat/api/me")
-async def me(engine: EngineOf, caller: CallerOf) -> wire.Me:
+async def me(engine: EngineOf, caller: CallerOf) -> signin_wire.Me:
     """Who is signed in, and what there is for them."""
     known = await introduce(engine, caller)
     places = await list_places(engine, caller)
     models = await list_models(engine, caller, patience_seconds=_PATIENCE_SECONDS)
-    return wire.Me(
-        user=wire.UserObject(id=str(caller.user_id), name=known.login),
-        org=wire.OrgObject(name=known.org),
+    return signin_wire.Me(
+        user=signin_wire.UserObject(id=str(caller.user_id), name=known.login),
+        org=signin_wire.OrgObject(name=known.org),
         rights=sorted(caller.rights),
         workspaces=[wire.from_place(each) for each in places],
         models=[wire.ModelObject(id=each.id, owned_by=each.owner) for each in models],
         default_model=default_model(engine),
-        server=wire.ServerObject(version=__version__),
+        server=signin_wire.ServerObject(version=__version__),
     )

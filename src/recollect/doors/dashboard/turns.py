@@ -7,7 +7,7 @@ import structlog
 from starlette.responses import StreamingResponse
 
 from recollect.domain import Caller, Message
-from recollect.doors.dashboard import wire
+from recollect.doors.dashboard import chat_wire, memory_wire, wire
 from recollect.doors.dashboard.errors import answer
 from recollect.doors.under_way import Events, UnderWay
 from recollect.engine.core import Engine
@@ -77,19 +77,19 @@ class _PageSink(Sink):
     async def welcome(self) -> None:
         """A temporary turn is kept nowhere; its question is told as it was asked."""
         if self._is_passing:
-            asked = wire.from_passing("user", self._content, self._engine.now())
+            asked = chat_wire.from_passing("user", self._content, self._engine.now())
             self.tell("message.created", asked.model_dump())
 
     def farewell(self) -> None:
         """And its answer, as it was given."""
         if self._is_passing and self._said:
-            said = wire.from_passing("assistant", self._said, self._engine.now())
+            said = chat_wire.from_passing("assistant", self._said, self._engine.now())
             self.tell("message.completed", said.model_dump())
 
     async def heard(self, message: Message, remembered: Remembered) -> None:
         """The question is kept; what the model is shown follows."""
-        self.tell("message.created", wire.from_told(Told(message)).model_dump())
-        items = [wire.from_shown(each).model_dump() for each in shown_of(remembered)]
+        self.tell("message.created", chat_wire.from_told(Told(message)).model_dump())
+        items = [chat_wire.from_shown(each).model_dump() for each in shown_of(remembered)]
         self.tell("injected", {"items": items})
 
     async def refused(self, begun: Begun, body: bytes) -> None:
@@ -130,7 +130,7 @@ class _PageSink(Sink):
     async def kept(self, message: Message, outcome: Lesson | None) -> None:
         """The answer is kept; what was learnt of it at once follows, readable by then."""
         [told] = await with_memories(self._engine, self._caller, [message])
-        self.tell("message.completed", wire.from_told(told).model_dump())
+        self.tell("message.completed", chat_wire.from_told(told).model_dump())
         if outcome is None:
             return
         saved = await learn_now(self._engine, self._caller, outcome)
@@ -139,7 +139,7 @@ class _PageSink(Sink):
             self.tell(
                 "x_memory.auto_saved",
                 {
-                    "memory": wire.from_memory(memory, sources).model_dump(),
+                    "memory": memory_wire.from_memory(memory, sources).model_dump(),
                     "chat_id": wire.chat_id(message.thread_code),
                     "workspace_id": wire.workspace_id(memory.workspace_id),
                 },

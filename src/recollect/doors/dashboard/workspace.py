@@ -7,7 +7,7 @@ from pydantic import Field
 
 from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
-from recollect.doors.dashboard import wire
+from recollect.doors.dashboard import memory_wire, wire, workspace_wire
 from recollect.doors.dashboard.common import RESPONSES, Inside
 from recollect.doors.furnish import CallerOf, EngineOf
 from recollect.doors.values import Parameters, clamped
@@ -39,7 +39,7 @@ async def get_workspaces(engine: EngineOf, caller: CallerOf) -> wire.Page[wire.P
 
 @router.post("/chat/api/workspaces", status_code=201)
 async def create_workspace(
-    engine: EngineOf, caller: CallerOf, body: wire.WorkspaceName
+    engine: EngineOf, caller: CallerOf, body: workspace_wire.WorkspaceName
 ) -> wire.PlaceObject:
     """Make a workspace; takes an admin."""
     return wire.from_place(await add_place(engine, caller, body.name))
@@ -54,7 +54,7 @@ async def get_workspace(engine: EngineOf, caller: CallerOf, workspace_id: str) -
 
 @router.patch(_WORKSPACE)
 async def rename_workspace(
-    engine: EngineOf, caller: CallerOf, workspace_id: str, body: wire.WorkspaceName
+    engine: EngineOf, caller: CallerOf, workspace_id: str, body: workspace_wire.WorkspaceName
 ) -> wire.PlaceObject:
     """Give a workspace another name; takes an admin."""
     wanted = refs.workspace(workspace_id)
@@ -77,16 +77,16 @@ class GraphParameters(Parameters):
 @router.get(f"{_WORKSPACE}/graph")
 async def get_graph(
     engine: EngineOf, caller: Inside, parameters: Annotated[GraphParameters, Query()]
-) -> wire.GraphObject:
+) -> workspace_wire.GraphObject:
     """The newest memories and documents, and what ties them."""
     limit = clamped(parameters.limit, default=_USUAL_NODES, most=_MOST_NODES)
-    return wire.from_picture(await draw(engine, caller, limit=limit), parameters.kind)
+    return workspace_wire.from_picture(await draw(engine, caller, limit=limit), parameters.kind)
 
 
 @router.get(f"{_WORKSPACE}/pending")
 async def get_pending(
     engine: EngineOf, caller: Inside, parameters: Annotated[wire.PageParameters, Query()]
-) -> wire.Page[wire.CandidateObject]:
+) -> wire.Page[workspace_wire.CandidateObject]:
     """What was learnt and waits for somebody to accept or reject it, oldest first."""
     limit = clamped(parameters.limit, default=_USUAL, most=_MOST)
     asked = {"pending": True, "in": caller.workspace_id}
@@ -94,18 +94,20 @@ async def get_pending(
     found = await list_waiting(engine, caller, limit=limit + 1, beyond=beyond)
     last = found[limit - 1] if len(found) > limit else None
     return wire.Page(
-        items=[wire.from_candidate(each) for each in found[:limit]],
+        items=[workspace_wire.from_candidate(each) for each in found[:limit]],
         next_cursor=cursor_at((last.created_at, last.id), caller, asked) if last else None,
         has_more=last is not None,
     )
 
 
 @router.post(f"{_WORKSPACE}/pending/{{pending_id}}/accept")
-async def accept_pending(engine: EngineOf, caller: Inside, pending_id: str) -> wire.MemoryObject:
+async def accept_pending(
+    engine: EngineOf, caller: Inside, pending_id: str
+) -> memory_wire.MemoryObject:
     """Keep what waits."""
     wanted = refs.candidate(pending_id)
     memory = await accept(engine, caller, wanted)
-    return wire.from_memory(memory, await shown(engine, caller, [memory]))
+    return memory_wire.from_memory(memory, await shown(engine, caller, [memory]))
 
 
 @router.post(f"{_WORKSPACE}/pending/{{pending_id}}/reject", status_code=204)
@@ -123,6 +125,6 @@ class UsageParameters(Parameters):
 @router.get(f"{_WORKSPACE}/usage")
 async def get_usage(
     engine: EngineOf, caller: Inside, parameters: Annotated[UsageParameters, Query()]
-) -> wire.UsageObject:
+) -> workspace_wire.UsageObject:
     """What models were asked and how long recalls took, by day, oldest first."""
-    return wire.from_usage(await usage(engine, caller, days=parameters.days))
+    return workspace_wire.from_usage(await usage(engine, caller, days=parameters.days))

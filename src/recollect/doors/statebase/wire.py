@@ -8,13 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from recollect.domain import (
-    THREAD_PREFIXES,
-    Filter,
-    Memory,
-    Ref,
-    parse_ref,
-)
+from recollect.domain import THREAD_PREFIXES, Filter, Memory, Ref, parse_ref
 from recollect.doors import refs
 from recollect.doors.values import Body, Label, Parameters, Tags, Time, clamped, iso
 from recollect.engine.change import Change
