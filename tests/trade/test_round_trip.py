@@ -36,7 +36,6 @@ from tests.support.trade import MADE, TABLES, Object, bring_in, export, lines_of
 
 pytestmark = pytest.mark.anyio
 
-Http = httpx2.AsyncClient
 QUERIES = ("What does Ada drink?", "Oslo", "coffee", "the plan", "日本")
 
 

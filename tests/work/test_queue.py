@@ -1,7 +1,6 @@
 """The queue: no job is lost, none is done twice, and what cannot be done is buried visibly."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
@@ -20,8 +19,6 @@ from tests.support.clock import Clock
 from tests.support.house import new_caller
 
 pytestmark = pytest.mark.anyio
-
-Handler = Callable[[Engine, WorkspaceId, Heartbeat], Awaitable[None]]
 
 
 async def enqueue(engine: Engine, caller: Caller, *new: NewJob) -> None:

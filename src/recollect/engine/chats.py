@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from recollect.domain import Caller, Json, Message, Ref, Right, Thread
+from recollect.domain import Caller, Json, Ref, Right, Thread
 from recollect.engine.core import Engine
 from recollect.engine.ledger import ask_on_account
 from recollect.engine.messages import ListMessages, NewMessage, append, list_messages
@@ -33,14 +33,6 @@ class ChangeChat:
     pinned: bool | None = None
     # Merged into what is there, key by key.
     metadata: Json = field(default_factory=dict[str, Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What was answered, and which memories the model was shown."""
-
-    message: Message
-    injected: list[Hit]
 
 
 async def list_chats(
@@ -82,7 +74,7 @@ async def change_chat(engine: Engine, caller: Caller, ref: Ref, ask: ChangeChat)
 
 async def converse(
     engine: Engine, caller: Caller, ref: Ref, new: NewMessage, code: str, tell: Tell
-) -> Reply:
+) -> None:
     """One turn: what was said is kept first, then the model is asked, then its answer is kept.
 
     Past discussions of this chat that are relevant go into the prompt, as data. Its answer is told
@@ -117,7 +109,7 @@ async def converse(
             about["incomplete"] = True
             await asyncio.shield(_keep(engine, caller, here, code, told, about))
         raise
-    return Reply(await _keep(engine, caller, here, code, told, about), injected)
+    await _keep(engine, caller, here, code, told, about)
 
 
 async def _injected(engine: Engine, caller: Caller, here: Ref, question: str) -> list[Hit]:
@@ -129,10 +121,9 @@ async def _injected(engine: Engine, caller: Caller, here: Ref, question: str) ->
 
 async def _keep(
     engine: Engine, caller: Caller, here: Ref, code: str, told: Sequence[str], about: Json
-) -> Message:
+) -> None:
     answer = NewMessage("assistant", "".join(told), metadata=about, code=code)
-    [kept] = await append(engine, caller, here, [answer])
-    return kept.message
+    await append(engine, caller, here, [answer])
 
 
 def _system(thread: Thread, injected: list[Hit]) -> list[dict[str, str]]:

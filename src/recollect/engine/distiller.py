@@ -44,7 +44,6 @@ _SENTENCES = re.compile(
     r"(?<=[.!?])\s+(?=[A-Z\"“'(])|\n+|(?<=[.!?])\s*$|,? and (?=(?:I|my)\b)|; (?=(?:I|my)\b)",
     re.IGNORECASE,
 )
-_PLEASE = re.compile(r",? please(?=[.!]?$)", re.IGNORECASE)
 _LIST_MARK = re.compile(r"^\s*(?:[-*•>]|\d+[.)])\s+|^#+\s")
 _EMPHASIS = re.compile(r"\*\*|__|(?<!\w)\*(?=\w)|(?<=[\w.!?])\*(?!\w)")
 # "It is the best, you know?" asks nothing.

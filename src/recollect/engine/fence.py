@@ -61,16 +61,6 @@ def neutralised(text: str) -> str:
     return _FORGED.sub("&lt;", text)
 
 
-def items(text: str) -> list[dict[str, str]]:
-    """The memories that stand in the blocks of a prompt, in order."""
-    found: list[dict[str, str]] = []
-    for block in _FENCED.finditer(text):
-        for line in block.group().splitlines():
-            if line.startswith("{"):
-                found.append(json.loads(line))  # noqa: PERF401 - one line, one memory
-    return found
-
-
 def _item(memory: Memory) -> str:
     shown = {
         "id": f"mem_{memory.code}",

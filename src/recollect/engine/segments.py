@@ -96,8 +96,6 @@ class Counted:
 class Planned:
     """Where the segmenter would cut a thread, and why."""
 
-    first: Message
-    last: Message
     length: int
     reason: Reason | None
     note: str
@@ -259,13 +257,11 @@ async def plan(engine: Engine, caller: Caller, thread: Ref, rules: Rules) -> lis
         found = await _cuts(engine, caller.workspace_id, said, rules)
         begin = 0
         for cut in found:
-            part = said[begin : begin + cut.length]
-            planned.append(Planned(part[0], part[-1], cut.length, cut.reason, cut.note))
+            planned.append(Planned(cut.length, cut.reason, cut.note))
             begin += cut.length
         if len(said) < _AHEAD:
-            rest = said[begin:]
-            if rest:
-                planned.append(Planned(rest[0], rest[-1], len(rest), None, "still open"))
+            if begin < len(said):
+                planned.append(Planned(len(said) - begin, None, "still open"))
             return planned
         beyond = said[begin - 1].place
 

@@ -21,7 +21,6 @@ class Earlier:
     status: int | None
     answer: bytes | None
     media_type: str | None
-    locked_until: datetime
 
 
 _CLAIM = """
@@ -40,7 +39,7 @@ _CLAIM = """
             AND earlier.body_digest = EXCLUDED.body_digest)
 """
 _FIND = """
-    SELECT body_digest, is_done, status, answer, media_type, locked_until
+    SELECT body_digest, is_done, status, answer, media_type
     FROM idempotency
     WHERE workspace_id = %(workspace_id)s AND key_id = %(key_id)s AND route = %(route)s
         AND token = %(token)s

@@ -148,17 +148,6 @@ async def is_learnt(db: Db, workspace_id: WorkspaceId, lesson: Lesson) -> bool:
     return bool(row and row[0])
 
 
-_COUNT = """
-    SELECT count(*) FROM lesson WHERE workspace_id = %(workspace_id)s AND state = 'pending'
-"""
-
-
-async def count_pending(db: Db, workspace_id: WorkspaceId) -> int:
-    """How many lessons wait."""
-    row = await (await db.execute(_COUNT, {"workspace_id": workspace_id})).fetchone()
-    return int(row[0]) if row else 0
-
-
 # everywhere: one sweep drops what was learnt long ago; its candidates go with it.
 _SWEEP = """
     DELETE FROM lesson
