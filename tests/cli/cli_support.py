@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from recollect.cli.arguments import SUMMARIES
 from recollect.store import catalogue
 from recollect.store.pool import connect
 from tests.support.running import Running
+from tests.support.waiting import wait_until
 
 PATIENCE = 60
 
@@ -88,13 +88,6 @@ def interrupt_once(holds: Callable[[], bool], *arguments: object, by: signal.Sig
         out.seek(0)
         err.seek(0)
         return Ran(code, out.read(), err.read())
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"still not so after {seconds} seconds"
-        time.sleep(0.01)
 
 
 def processes(data_dir: Path) -> list[str]:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cli_support import FASTER, copy, furnish, processes, recollect, wait_until
+from cli_support import FASTER, copy, furnish, processes, recollect
 
 from tests.support.running import Running, running_house
+from tests.support.waiting import wait_until
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cli_support import FASTER, answers, contents, interrupt_once, recollect, wait_until
+from cli_support import FASTER, answers, contents, interrupt_once, recollect
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +27,7 @@ from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
 from tests.support.house import new_caller, open_house
 from tests.support.running import Running
+from tests.support.waiting import wait_until
 
 BINARIES = find_binaries(None)
 

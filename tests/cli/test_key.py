@@ -6,9 +6,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from cli_support import recollect, wait_until
+from cli_support import recollect
 
 from tests.support.running import Running
+from tests.support.waiting import wait_until
 
 KEY = re.compile(r"rk_[0-9a-f]{8}_[\w-]{43}\n")
 

@@ -11,6 +11,7 @@ import pytest
 from recollect.embedded import attach
 from tests.support.database import TestDatabases
 from tests.support.running import Running, running_house
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -58,8 +59,7 @@ async def test_every_acknowledged_memory_survives_kill_9_of_everything_many_time
                 for seed in range(WRITERS)
             ]
             before = len(acknowledged)
-            while len(acknowledged) == before:
-                await asyncio.sleep(0.01)
+            await until(lambda before=before: len(acknowledged) > before)
             # Not a wait for something: the moment of the cut must be any moment.
             await asyncio.sleep(dice.uniform(0.0, 0.8))
             await asyncio.to_thread(house.kill_everything)
@@ -96,8 +96,7 @@ async def test_after_kill_9_words_and_vectors_agree_with_the_memories() -> None:
     with running_house() as house:
         acknowledged: list[dict[str, str]] = []
         writers = [asyncio.create_task(write(house, acknowledged, seed)) for seed in range(4)]
-        while len(acknowledged) < 40:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(acknowledged) >= 40)
         await asyncio.to_thread(house.kill_everything)
         await asyncio.gather(*writers)
 

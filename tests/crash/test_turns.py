@@ -8,6 +8,7 @@ import pytest
 from tests.support.live import on_a_port
 from tests.support.running import Running, running_house
 from tests.support.upstream import Endpoint, Raw, Say
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -33,13 +34,16 @@ async def talk_until_it_dies(house: Running) -> None:
 async def learnt(house: Running) -> list[str]:
     """What is remembered, once anything is."""
     headers = {"Authorization": f"Bearer {house.key}"}
+    found: list[dict[str, str]] = []
     async with httpx2.AsyncClient(base_url=house.url, headers=headers, timeout=30) as http:
-        async with asyncio.timeout(60):
-            while True:
-                found = (await http.get("/v1/memories")).json()["data"]
-                if found:
-                    return [each["content"] for each in found]
-                await asyncio.sleep(0.1)
+
+        async def is_any() -> bool:
+            nonlocal found
+            found = (await http.get("/v1/memories")).json()["data"]
+            return bool(found)
+
+        await until(is_any, seconds=60)
+    return [each["content"] for each in found]
 
 
 async def test_kill_9_in_mid_turn_loses_neither_the_message_nor_its_lesson() -> None:

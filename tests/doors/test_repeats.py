@@ -16,6 +16,7 @@ from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
 from tests.support.house import Visitor, key_for, neighbour, new_caller, serve, visit
 from tests.support.statebase import complaint, listed, open_session, problem, remember
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -336,12 +337,13 @@ async def both_wait(engine: Engine) -> None:
         WHERE NOT granted AND relation = 'idempotency'::regclass
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     """
-    while True:
+
+    async def do_they() -> bool:
         async with engine.pool.everywhere() as db:
             row = await (await db.execute(waiting)).fetchone()
-        if row and row[0] >= 2:
-            return
-        await asyncio.sleep(0.01)
+        return bool(row and row[0] >= 2)
+
+    await until(do_they)
 
 
 async def test_N05_a_key_of_its_own_rights_is_asked_before_an_answer_is_replayed(

@@ -10,7 +10,7 @@ import pytest
 from recollect.engine.core import Engine
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
-from tests.support.house import Visitor
+from tests.support.house import Visitor, until_blocked
 from tests.support.statebase import (
     NO_MEMORY,
     NO_SESSION,
@@ -249,25 +249,12 @@ async def test_N07_a_memory_saved_while_its_session_goes_is_not_left_behind(
     ):
         await db.execute("SELECT FROM thread FOR UPDATE")
         saving = tasks.create_task(visitor.http.post("/v1/memory", json=body))
-        await somebody_waits(engine)  # so that both are under way
+        await until_blocked(engine)  # so that both are under way
         await db.execute("DELETE FROM thread")
 
     answer = saving.result()
     assert (answer.status_code, answer.json()) == (404, NO_SESSION)
     assert await listed(visitor.http) == []
-
-
-async def somebody_waits(engine: Engine) -> None:
-    waiting = """
-        SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock'
-    """
-    while True:
-        async with engine.pool.everywhere() as db:
-            row = await (await db.execute(waiting)).fetchone()
-        if row and row[0]:
-            return
-        await asyncio.sleep(0.01)
 
 
 async def test_N08_the_context_is_state_memories_and_recent_turns(

@@ -5,9 +5,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from embedded_support import User, copy, processes, wait_until
+from embedded_support import User, copy, processes
 
 from recollect.embedded import attach
+from tests.support.waiting import wait_until
 
 
 def _reachable() -> Path:

@@ -6,8 +6,6 @@ import pwd
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +77,6 @@ class User:
     def _hear(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"still not so after {seconds} seconds"
-        time.sleep(0.005)
 
 
 def processes(data_dir: Path, program: str = "") -> list[int]:

@@ -16,11 +16,11 @@ from embedded_support import (
     on_linux,
     processes,
     server_pid,
-    wait_until,
 )
 
 from recollect.embedded import CannotStart, attach
 from tests.support.disk import fill, small_disk
+from tests.support.waiting import wait_until
 
 Start = Callable[..., User]
 

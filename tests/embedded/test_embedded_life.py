@@ -13,10 +13,10 @@ from embedded_support import (
     processes,
     server_pid,
     started_at,
-    wait_until,
 )
 
 from recollect.embedded import CannotStart, attach
+from tests.support.waiting import wait_until
 
 Start = Callable[..., User]
 

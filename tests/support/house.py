@@ -1,6 +1,5 @@
 """A house to test in: an engine on a real database, with callers in workspaces of their own."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from recollect.settings import Settings
 from recollect.store import identity
 from recollect.store.pool import Pool
 from tests.support.pgbouncer import is_wanted
+from tests.support.waiting import until
 
 
 @asynccontextmanager
@@ -111,13 +111,13 @@ def only(embedder: Embedder) -> Embedders:
 
 async def until_blocked(engine: Engine) -> None:
     """Wait until somebody waits for a row that another holds."""
-    async with asyncio.timeout(10):
-        while True:
-            async with engine.pool.everywhere() as db:
-                found = await db.execute(
-                    "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
-                    " WHERE NOT l.granted AND a.datname = current_database()"
-                )
-            if found.rowcount:
-                return
-            await asyncio.sleep(0.01)
+
+    async def is_blocked() -> bool:
+        async with engine.pool.everywhere() as db:
+            found = await db.execute(
+                "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+                " WHERE NOT l.granted AND a.datname = current_database()"
+            )
+        return bool(found.rowcount)
+
+    await until(is_blocked)

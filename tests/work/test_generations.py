@@ -20,10 +20,15 @@ from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
 from tests.support.house import new_caller, open_house
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
 TEXTS = [f"statement number {number}" for number in range(300)]
+
+
+async def is_filling(engine: Engine, caller: Caller) -> bool:
+    return (await space_of(engine, caller)).filling is not None
 
 
 async def space_of(engine: Engine, caller: Caller) -> Space:
@@ -158,9 +163,7 @@ async def test_a_change_made_while_a_generation_fills_is_not_overwritten_by_the_
         new.delay = timedelta(milliseconds=300)
         await survey_one(engine, caller)
         working = asyncio.create_task(Worker(engine, slots=1).run_until_empty())
-        async with asyncio.timeout(10):
-            while "Ada lives in Oslo" not in new.asked:
-                await asyncio.sleep(0)
+        await until(lambda: "Ada lives in Oslo" in new.asked)
         await change(engine, caller, Ref(id=saved.memory.id), Change(content="Ada is in Bergen"))
         await working
         clock.advance(timedelta(seconds=3))
@@ -207,9 +210,7 @@ async def test_a_move_interrupted_by_yet_another_model_ends_at_the_last_one(
         second.refused = set(TEXTS)  # it stops half-way
         second.delay = timedelta(milliseconds=20)
         working = asyncio.create_task(Worker(engine, slots=1).run_until_empty())
-        async with asyncio.timeout(10):
-            while (await space_of(engine, caller)).filling is None:
-                await asyncio.sleep(0)
+        await until(lambda: is_filling(engine, caller))
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 

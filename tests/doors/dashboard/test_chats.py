@@ -23,6 +23,7 @@ from tests.support.dashboard import browse, wrong
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import neighbour, new_caller, serve
 from tests.support.upstream import Call, Endpoint, Raw, Say
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -327,19 +328,19 @@ async def test_the_answer_is_kept_though_the_reader_went_away(
     body = {"content": "Count to five."}
 
     async with asyncio.timeout(20):
-        scope, heard = _request(modelled, body), asyncio.Event()
-        listening = asyncio.create_task(_hang_up(modelled, scope, body, heard))
-        await heard.wait()
-        await listening
-        while len(await said(modelled)) < 3:
-            await asyncio.sleep(0.02)
+        await _listen(modelled, body, asyncio.Event(), leaves=True)
+    await until(lambda: _is_said(modelled, 3))
 
     last = (await said(modelled))[-1]
     assert last["content"] == "one two three four five"
     assert last["is_complete"] is True
 
 
-def _request(desk: Desk, body: Object) -> Object:
+async def _is_said(desk: Desk, count: int) -> bool:
+    return len(await said(desk)) >= count
+
+
+def _request(desk: Desk) -> Object:
     return {
         "type": "http",
         "http_version": "1.1",
@@ -358,25 +359,32 @@ def _request(desk: Desk, body: Object) -> Object:
     }
 
 
-async def _hang_up(desk: Desk, scope: Object, body: Object, heard: asyncio.Event) -> None:
-    """Ask, hear the first words, and be gone."""
+async def _listen(
+    desk: Desk, body: Object, heard: asyncio.Event, *, leaves: bool = False
+) -> list[Event]:
+    """Ask over a connection that tells when the first words are heard, and may break there."""
     sent = False
+    text = b""
 
     async def receive() -> Object:
         nonlocal sent
         if not sent:
             sent = True
             return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
-        await heard.wait()
+        await (heard if leaves else asyncio.Event()).wait()
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
-        if b"delta" in message.get("body", b""):
+        nonlocal text
+        text += message.get("body", b"")
+        if b"event: delta" in text:
             heard.set()
-            raise OSError("gone")
+            if leaves:
+                raise OSError("gone")
 
     with contextlib.suppress(OSError):
-        await desk.server.app(scope, receive, send)
+        await desk.server.app(_request(desk), receive, send)
+    return events_of(text.decode())
 
 
 async def test_a_server_that_stops_in_mid_sentence_leaves_a_chat_that_goes_on(
@@ -384,11 +392,10 @@ async def test_a_server_that_stops_in_mid_sentence_leaves_a_chat_that_goes_on(
 ) -> None:
     first = b'data: {"choices":[{"index":0,"delta":{"content":"Half a"}}]}\n\n'
     endpoint.script = [Raw([first], hangs=True)]
-    asking = asyncio.create_task(turn(modelled, "Tell me all."))
+    heard = asyncio.Event()
+    asking = asyncio.create_task(_listen(modelled, {"content": "Tell me all."}, heard))
     async with asyncio.timeout(20):
-        while not modelled.server.under_way._tasks or not endpoint.asked:
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(0.2)
+        await heard.wait()
         await modelled.server.under_way.close()
         events = await asking
 
@@ -455,8 +462,7 @@ async def test_S52_nobody_has_too_many_turns_under_way(modelled: Desk, endpoint:
 
     async with asyncio.timeout(20):
         asking = [asyncio.create_task(ask(number)) for number in range(8)]
-        while len(modelled.server.under_way._tasks) < 8:
-            await asyncio.sleep(0.02)
+        await until(lambda: len(modelled.server.under_way._tasks) == 8)
         refused = await ask(9)
         await modelled.server.under_way.close()
         answers = await asyncio.gather(*asking)

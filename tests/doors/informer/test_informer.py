@@ -1,6 +1,5 @@
 """The informer door: chats, messages, files, and the six memory routes of the document."""
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator, Generator, Iterator
@@ -36,6 +35,7 @@ from tests.support.live import on_a_port
 from tests.support.routes import Route, door_named, operation, routes_of
 from tests.support.tools import rows
 from tests.support.upstream import Endpoint, Raw, Say, chats_of
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -926,12 +926,15 @@ async def test_N30_the_answer_comes_word_by_word_and_is_kept_though_the_reader_g
 
 async def eventually(http: Http, chat: str, count: int) -> list[Object]:
     """The messages of a chat as soon as there are so many."""
-    async with asyncio.timeout(10):
-        while True:
-            page = (await http.get(f"/api/chats/{chat}/messages")).json()
-            if page["total"] >= count:
-                return page["_embedded"]["inf:message"]
-            await asyncio.sleep(0.02)
+    page: Object = {}
+
+    async def are_there() -> bool:
+        nonlocal page
+        page = (await http.get(f"/api/chats/{chat}/messages")).json()
+        return page["total"] >= count
+
+    await until(are_there)
+    return page["_embedded"]["inf:message"]
 
 
 async def test_N30_an_answer_that_breaks_off_is_told_and_kept_as_far_as_it_went(
