@@ -1,11 +1,15 @@
 """What the tests of the embedded PostgreSQL share: other processes, and waiting for them."""
 
+import atexit
 import json
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +122,24 @@ def copy(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", source, target], check=True)
 
 
+@cache
 def _python() -> str:
-    """A Python of this version that an ordinary user can run; ours may lie in root's home."""
-    for each in (sys.executable, shutil.which("python3.11", path="/usr/bin:/usr/local/bin")):
-        if each and not str(Path(each).resolve()).startswith("/root/"):
+    """A Python of this version that another user can run; ours may lie in root's home."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for each in (sys.executable, shutil.which(name, path="/usr/bin:/usr/local/bin")):
+        if each and _is_open(Path(each).resolve()):
             return each
-    pytest.skip("no Python that another user could run")
+    made = tempfile.TemporaryDirectory(prefix="embedded-python-", dir="/tmp")
+    atexit.register(made.cleanup)
+    Path(made.name).chmod(0o711)
+    copied = Path(made.name, "python")
+    unused = shutil.ignore_patterns("site-packages", "test", "share", "include", "__pycache__")
+    shutil.copytree(sys.base_prefix, copied, symlinks=True, ignore=unused)
+    return str(copied / "bin" / name)
+
+
+def _is_open(path: Path) -> bool:
+    return all(each.stat().st_mode & stat.S_IXOTH for each in (path, *path.parents))
 
 
 def _paths() -> str:
