@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from recollect import __version__
 from recollect.domain import Caller
 from recollect.doors import refs
-from recollect.doors.tools import prompts, wire
+from recollect.doors.tools import agent_wire, prompts, wire
 from recollect.doors.tools.errors import MASKED
 from recollect.doors.tools.tools import TOOLS, Tool, call, shown
 from recollect.engine.change import get
@@ -143,7 +143,7 @@ async def _read(engine: Engine, recognise: Recognise, uri: str) -> protocol.Read
     contents = protocol.TextResourceContents(
         uri=uri,
         mime_type="application/json",
-        text=wire.from_memory(memory).model_dump_json(),
+        text=agent_wire.from_memory(memory).model_dump_json(),
     )
     return protocol.ReadResourceResult(contents=[contents])
 

@@ -1,4 +1,4 @@
-"""What the three tools take and give, and the memories and graphs of `/agents/memories`.
+"""What the three tools take and give.
 
 The models are the one definition of the tools: every surface validates with them, and the JSON
 Schemas that models and clients are shown are made from them. Null means absent everywhere.
@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, model_validator
 from recollect.domain import (
     MEMORY_PREFIXES,
     THREAD_PREFIXES,
-    Association,
     Filter,
     Lifecycle,
     Memory,
@@ -21,14 +20,11 @@ from recollect.domain import (
     View,
     parse_ref,
 )
-from recollect.doors import refs
-from recollect.doors.values import Body, Label, Parameters, Tags, Time, clamped, iso
-from recollect.engine.browse import Browse, Graph
-from recollect.engine.change import Change
+from recollect.doors.values import Body, Label, Tags, Time, iso
 from recollect.engine.channels import Channel
 from recollect.engine.link import Link
 from recollect.engine.save import Save
-from recollect.engine.search import Finding, Found, Mode, Order, Search
+from recollect.engine.search import Finding, Mode, Order, Search
 from recollect.errors import Invalid
 
 MOST_RESULTS = 50
@@ -50,7 +46,7 @@ def _without_null(schema: dict[str, Any]) -> None:
     schema.update(given)
 
 
-def _optional(about: str) -> Any:
+def optional(about: str) -> Any:
     """A field that may be absent; the schema offers no null for it, which would invite one."""
     return Field(default=None, description=about, json_schema_extra=_without_null)
 
@@ -65,9 +61,6 @@ class Arguments(Body):
             return given
         named = cast("dict[str, Any]", given)
         return {name: value for name, value in named.items() if value is not None}
-
-
-# The tools.
 
 
 class AssociationArguments(Arguments):
@@ -96,25 +89,25 @@ class SaveArguments(Arguments):
         "identity (who somebody is; never fades); event; observation (a pattern or insight); "
         "goal; todo.",
     )
-    importance: Share | None = _optional(
+    importance: Share | None = optional(
         "0.0 to 1.0; the higher, the more easily recalled. By type if absent: identity 1.0, "
         "decision 0.8, preference 0.7, goal 0.7, fact 0.5, event 0.5, observation 0.4, todo 0.3."
     )
-    source: Text | None = _optional(
+    source: Text | None = optional(
         "Where this comes from: `user stated explicitly`, `inferred from conversation`, ..."
     )
-    channel_id: Label | None = _optional(
+    channel_id: Label | None = optional(
         "The conversation it came from: an id, or any name of yours. Recall from the same "
         "conversation prefers it."
     )
     associations: Annotated[list[AssociationArguments], Field(max_length=MOST_ASSOCIATIONS)] = (
         Field(default=[], description="Links to other memories.")
     )
-    key: Label | None = _optional("A short label of yours, searched as words too.")
+    key: Label | None = optional("A short label of yours, searched as words too.")
     tags: Tags = Field(default=[], description="Labels to filter by.")
-    expires_at: Time | None = _optional("RFC 3339; from then on it is gone.")
+    expires_at: Time | None = optional("RFC 3339; from then on it is gone.")
     pinned: bool = Field(default=False, description="Never fades.")
-    said_at: Time | None = _optional(
+    said_at: Time | None = optional(
         "RFC 3339; when it was said, for what is brought in from elsewhere. Now, if absent."
     )
 
@@ -141,7 +134,7 @@ class RecallArguments(Arguments):
         description="How many memories to return, 1 to 50.",
         json_schema_extra={"maximum": MOST_RESULTS},
     )
-    memory_type: MemoryType | None = _optional("Only this type. Required in typed mode.")
+    memory_type: MemoryType | None = optional("Only this type. Required in typed mode.")
     mode: RecallMode = Field(
         default="hybrid",
         description="hybrid (by meaning, words and links; needs a query); recent (newest first); "
@@ -152,10 +145,10 @@ class RecallArguments(Arguments):
         description="Order in the modes without a query: recent, importance or most_accessed.",
     )
     tags: Tags = Field(default=[], description="Only memories with one of these.")
-    channel_id: Label | None = _optional(
+    channel_id: Label | None = optional(
         "The conversation that asks; of equal memories its own come first."
     )
-    as_of: Time | None = _optional("RFC 3339; what was true at that time.")
+    as_of: Time | None = optional("RFC 3339; what was true at that time.")
     include_history: bool = Field(
         default=False, description="Also what has been replaced since, marked with its end."
     )
@@ -168,7 +161,7 @@ class Why(BaseModel):
     source: Literal["vector", "words", "links"]
     rank: int
     score: float
-    path: list[str] | None = _optional(
+    path: list[str] | None = optional(
         "For links: memory, relation, memory, ..., from where the search began."
     )
 
@@ -185,12 +178,10 @@ class RecalledMemory(BaseModel):
         description="0.0 to 1.0. In hybrid mode the sum of 1/(60 + rank) over the lists that "
         "found it; comparable within one answer only."
     )
-    doubted: bool | None = _optional(
-        "It rests on a statement that was replaced or forgotten since."
-    )
-    valid_until: str | None = _optional("When another statement replaced it.")
-    superseded_by: str | None = _optional("The memory that replaced it.")
-    why: list[Why] | None = _optional("With `explain`.")
+    doubted: bool | None = optional("It rests on a statement that was replaced or forgotten since.")
+    valid_until: str | None = optional("When another statement replaced it.")
+    superseded_by: str | None = optional("The memory that replaced it.")
+    why: list[Why] | None = optional("With `explain`.")
 
 
 class RecallResult(BaseModel):
@@ -199,10 +190,10 @@ class RecallResult(BaseModel):
     memories: list[RecalledMemory]
     total_found: int = Field(description="How many were found before the cut to max_results.")
     summary: str = Field(description="The memories as Markdown.")
-    degraded: bool | None = _optional(
+    degraded: bool | None = optional(
         "Meaning could not be searched just now, only words and links."
     )
-    confidence: float | None = _optional(
+    confidence: float | None = optional(
         "With `explain`, in hybrid mode: how sure it is, 0.0 to 1.0, that any of it answers."
     )
 
@@ -211,7 +202,7 @@ class DeleteArguments(Arguments):
     """`memory_delete`."""
 
     memory_id: str = Field(description="The memory to forget, an id from memory_recall.")
-    reason: Text | None = _optional("Why, briefly; for the audit log alone.")
+    reason: Text | None = optional("Why, briefly; for the audit log alone.")
 
 
 class DeleteResult(BaseModel):
@@ -251,7 +242,7 @@ def to_search(given: RecallArguments, thread: Ref | None) -> Search:
         mode=Mode(given.mode),
         order=Order(given.sort_by),
         limit=min(given.max_results, MOST_RESULTS),
-        wanted=Filter(kinds=_kinds(given.memory_type), tags=given.tags or None),
+        wanted=Filter(kinds=kinds_of(given.memory_type), tags=given.tags or None),
         thread=thread,
         view=View(as_of=given.as_of, is_history=given.include_history),
     )
@@ -284,7 +275,8 @@ def memory_type(memory: Memory) -> Any:
     return memory.kind or "fact"
 
 
-def _kinds(wanted: str | None) -> list[str] | None:
+def kinds_of(wanted: str | None) -> list[str] | None:
+    """The one type that is wanted, or any."""
     return None if wanted is None else [wanted]
 
 
@@ -311,262 +303,3 @@ def _why(finding: Finding) -> list[Why]:
         )
         for place in finding.places
     ]
-
-
-# `/agents/memories`.
-
-
-class MemoryObject(BaseModel):
-    """A memory."""
-
-    id: str
-    content: str
-    memory_type: MemoryType
-    importance: float
-    created_at: str
-    updated_at: str
-    last_accessed_at: str | None
-    access_count: int
-    source: str | None
-    channel_id: str | None
-    forgotten: bool
-
-
-class EdgeObject(BaseModel):
-    """A link between two memories."""
-
-    id: str
-    source_id: str
-    target_id: str
-    relation_type: RelationType
-    weight: float
-    created_at: str
-
-
-class AgentParameters(Parameters):
-    """Whose memories; `default` stands for the whole workspace."""
-
-    agent_id: Label
-
-
-class ListParameters(AgentParameters):
-    """`GET /agents/memories`."""
-
-    limit: int | None = Field(default=None, ge=1, description="Default 50, at most 200.")
-    offset: int = Field(default=0, ge=0, le=2**31)
-    memory_type: MemoryType | None = None
-    sort: SortBy = "recent"
-
-
-class GraphParameters(AgentParameters):
-    """`GET /agents/memories/graph`."""
-
-    limit: int | None = Field(default=None, ge=1, description="Default 200, at most 500.")
-    offset: int = Field(default=0, ge=0, le=2**31)
-    memory_type: MemoryType | None = None
-    sort: SortBy = "recent"
-
-
-class SearchParameters(AgentParameters):
-    """`GET /agents/memories/search`."""
-
-    q: Annotated[str, Field(min_length=1, max_length=10_000)]
-    limit: int | None = Field(default=None, ge=1, description="Default 20, at most 100.")
-    memory_type: MemoryType | None = None
-
-
-class NeighbourParameters(AgentParameters):
-    """`GET /agents/memories/graph/neighbors`."""
-
-    memory_id: str
-    depth: int | None = Field(default=None, ge=1, description="Links away. Default 1, at most 3.")
-    exclude: str = Field(default="", description="Ids that need not be told, comma-separated.")
-
-
-class DeleteParameters(AgentParameters):
-    """`DELETE /agents/memories/{memory_id}`."""
-
-    reason: Text | None = Field(default=None, description="Why, for the audit log alone.")
-
-
-class UnlinkParameters(AgentParameters):
-    """`DELETE /agents/memories/{memory_id}/associations/{target_id}`."""
-
-    relation_type: RelationType = "related_to"
-
-
-class MemoryChange(Arguments):
-    """`PUT /agents/memories/{memory_id}`: what is absent stays as it is."""
-
-    content: str | None = _optional("New text, at most 50,000 bytes.")
-    memory_type: MemoryType | None = _optional("Another type.")
-    importance: Share | None = _optional("0.0 to 1.0.")
-    tags: Tags | None = _optional("In place of those it has.")
-    pinned: bool | None = _optional("Never fades.")
-
-
-class MemoryList(BaseModel):
-    """A page of memories, and how many there are in all."""
-
-    memories: list[MemoryObject]
-    total: int
-
-
-class SearchHit(BaseModel):
-    """A memory that fits, its fused score, and its rank from 1."""
-
-    memory: MemoryObject
-    score: float
-    rank: int
-
-
-class SearchAnswer(BaseModel):
-    """What a search found, best first. `sessions` is always empty here."""
-
-    results: list[SearchHit]
-    sessions: list[Any]
-
-
-class GraphObject(BaseModel):
-    """Memories and the links among them."""
-
-    nodes: list[MemoryObject]
-    edges: list[EdgeObject]
-    total: int
-
-
-class NeighbourObject(BaseModel):
-    """The memories around one, and the links among them all."""
-
-    nodes: list[MemoryObject]
-    edges: list[EdgeObject]
-
-
-class Changed(BaseModel):
-    """A memory as it is now."""
-
-    success: bool
-    memory: MemoryObject
-
-
-class Linked(BaseModel):
-    """A link as it is now."""
-
-    success: bool
-    association: EdgeObject
-
-
-class Unlinked(BaseModel):
-    """The link is gone."""
-
-    success: bool
-
-
-class Deleted(DeleteResult):
-    """What a deletion did."""
-
-    success: bool
-
-
-def to_browse(
-    given: ListParameters | GraphParameters, reach: Filter, *, default: int, most: int
-) -> Browse:
-    """The verb's value."""
-    return Browse(
-        wanted=_within(reach, given.memory_type),
-        order=Order(given.sort),
-        limit=clamped(given.limit, default=default, most=most),
-        offset=given.offset,
-    )
-
-
-def to_agent_search(given: SearchParameters, reach: Filter) -> Search:
-    """The verb's value; looking around is no access."""
-    return Search(
-        query=given.q,
-        limit=clamped(given.limit, default=20, most=100),
-        wanted=_within(reach, given.memory_type),
-        counts_as_access=False,
-    )
-
-
-def to_change(given: MemoryChange) -> Change:
-    """The verb's value."""
-    return Change(
-        content=given.content,
-        category=given.memory_type,
-        importance=given.importance,
-        tags=given.tags,
-        pinned=given.pinned,
-    )
-
-
-def to_link(given: AssociationArguments) -> Link:
-    """The verb's value."""
-    return Link(refs.memory(given.target_id), Relation(given.relation_type), given.weight)
-
-
-def from_memory(memory: Memory) -> MemoryObject:
-    """A memory in this door's spelling."""
-    accessed = memory.last_accessed_at
-    thread = str(memory.thread_id) if memory.thread_id else None
-    return MemoryObject(
-        id=str(memory.id),
-        content=memory.content,
-        memory_type=memory_type(memory),
-        importance=memory.importance,
-        created_at=iso(memory.created_at),
-        updated_at=iso(memory.updated_at),
-        last_accessed_at=iso(accessed) if accessed else None,
-        access_count=memory.access_count,
-        source=memory.source_note,
-        channel_id=memory.thread_label or thread,
-        forgotten=memory.deleted_at is not None,
-    )
-
-
-def from_association(association: Association) -> EdgeObject:
-    """A link in this door's spelling."""
-    return EdgeObject(
-        id=str(association.id),
-        source_id=str(association.source_id),
-        target_id=str(association.target_id),
-        relation_type=association.relation.value,
-        weight=association.weight,
-        created_at=iso(association.created_at),
-    )
-
-
-def from_found(found: Found) -> SearchAnswer:
-    """Search results in this door's spelling."""
-    hits = [
-        SearchHit(memory=from_memory(each.memory), score=each.score, rank=rank)
-        for rank, each in enumerate(found.findings, start=1)
-    ]
-    return SearchAnswer(results=hits, sessions=[])
-
-
-def from_graph(graph: Graph) -> GraphObject:
-    """A graph in this door's spelling."""
-    return GraphObject(
-        nodes=[from_memory(each) for each in graph.memories],
-        edges=[from_association(each) for each in graph.associations],
-        total=graph.total,
-    )
-
-
-def from_neighbours(graph: Graph, exclude: str) -> NeighbourObject:
-    """The memories around one, without those the client has already."""
-    known = {parse_ref(part.strip(), *MEMORY_PREFIXES) for part in exclude.split(",")}
-    return NeighbourObject(
-        nodes=[
-            from_memory(each)
-            for each in graph.memories
-            if not known & {Ref(id=each.id), Ref(code=each.code), Ref(code=each.code[:12])}
-        ],
-        edges=[from_association(each) for each in graph.associations],
-    )
-
-
-def _within(reach: Filter, wanted: str | None) -> Filter:
-    return Filter(agent=reach.agent, kinds=_kinds(wanted))
