@@ -14,8 +14,8 @@ import pytest
 from psycopg import sql
 
 from recollect.domain import CURRENT, Caller, Filter, Right
+from recollect.doors import refs
 from recollect.doors.informer.turns import take_turn
-from recollect.doors.informer.wire import chat_ref
 from recollect.doors.under_way import UnderWay
 from recollect.engine.core import Engine
 from recollect.engine.messages import NewMessage
@@ -905,7 +905,7 @@ async def test_N30_the_answer_comes_word_by_word_and_is_kept_though_the_reader_g
         whole = await http.post(f"/api/chats/{chat}", json={"content": "count"})
         under_way = UnderWay()
         again = NewMessage("user", "count again")
-        stream = await take_turn(under_way, asking, caller, chat_ref(chat), again)
+        stream = await take_turn(under_way, asking, caller, refs.chat(chat), again)
         heard = await anext(stream)
         await stream.aclose()
         kept = await eventually(http, chat, 4)

@@ -12,7 +12,7 @@ from recollect.doors.cookies import Cookies
 from recollect.doors.files import Sent, download
 from recollect.doors.front import MIB, Door, bearer
 from recollect.doors.furnish import BEARER, CallerOf, EngineOf, furnish, new_app, new_router
-from recollect.doors.informer import signin, wire
+from recollect.doors.informer import file_wire, memory_wire, signin, wire
 from recollect.doors.informer.errors import ErrorObject, answer
 from recollect.doors.informer.turns import take_turn
 from recollect.doors.under_way import UnderWay
@@ -212,16 +212,16 @@ async def delete_one_message(engine: EngineOf, caller: CallerOf, message_id: str
 
 
 @router.get("/api/messages/{message_id}/files")
-async def get_files(engine: EngineOf, caller: CallerOf, message_id: str) -> wire.FileList:
+async def get_files(engine: EngineOf, caller: CallerOf, message_id: str) -> file_wire.FileList:
     """The files of a message."""
     found = await list_files(engine, caller, refs.message(message_id))
-    return wire.FileList(files=[wire.from_file(each) for each in found])
+    return file_wire.FileList(files=[file_wire.from_file(each) for each in found])
 
 
 _EITHER = {
     "required": True,
     "content": {
-        "application/json": {"schema": wire.NewFile.model_json_schema()},
+        "application/json": {"schema": file_wire.NewFile.model_json_schema()},
         "multipart/form-data": {
             "schema": {
                 "type": "object",
@@ -238,16 +238,16 @@ _EITHER = {
 )
 async def post_file(
     engine: EngineOf, caller: CallerOf, message_id: str, request: Request
-) -> wire.FileObject:
+) -> file_wire.FileObject:
     """Attach a file to a message: as a form with a field `file`, or as base64 in JSON."""
     message = refs.message(message_id)
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        new = wire.to_new_file(await request.body())
-        return wire.from_file(await attach_file(engine, caller, message, new))
+        new = file_wire.to_new_file(await request.body())
+        return file_wire.from_file(await attach_file(engine, caller, message, new))
     # One file; whatever other fields a form has are not ours.
     async with request.form(max_files=1, max_fields=20) as form:
-        sent = wire.to_sent_file(form.get("file"))
-        return wire.from_file(await attach_file(engine, caller, message, sent))
+        sent = file_wire.to_sent_file(form.get("file"))
+        return file_wire.from_file(await attach_file(engine, caller, message, sent))
 
 
 @router.get("/api/messages/{message_id}/files/{file_id}", response_model=None)
@@ -276,7 +276,7 @@ async def get_memories(
     engine: EngineOf,
     caller: CallerOf,
     chat_id: str,
-    parameters: Annotated[wire.MemoryParameters, Query()],
+    parameters: Annotated[memory_wire.MemoryParameters, Query()],
 ) -> wire.Hal:
     """The memories of a chat, oldest first, with their message counts."""
     code, found, total = await list_made(
@@ -287,41 +287,43 @@ async def get_memories(
         limit=parameters.limit,
     )
     path = f"/api/chats/{wire.chat_id(code)}/memories"
-    items = [wire.from_counted(each) for each in found]
+    items = [memory_wire.from_counted(each) for each in found]
     return wire.hal(path, "inf:memory", items, start=parameters.start, total=total)
 
 
 @router.post("/api/chats/{chat_id}/memories", status_code=201)
 async def create_memory(
-    engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.NewMemory
-) -> wire.NewMemoryObject:
+    engine: EngineOf, caller: CallerOf, chat_id: str, body: memory_wire.NewMemory
+) -> memory_wire.NewMemoryObject:
     """Make a memory of some messages; a summary is written unless one is given."""
-    made = await make_memory(engine, caller, refs.chat(chat_id), wire.to_make(body))
-    return wire.from_new(made)
+    made = await make_memory(engine, caller, refs.chat(chat_id), memory_wire.to_make(body))
+    return memory_wire.from_new(made)
 
 
 @router.post("/api/chats/{chat_id}/memories/search")
 async def search_memories(
-    engine: EngineOf, caller: CallerOf, chat_id: str, body: wire.Search
-) -> wire.SearchResult:
+    engine: EngineOf, caller: CallerOf, chat_id: str, body: memory_wire.Search
+) -> memory_wire.SearchResult:
     """The memories of a chat that are closest to a question."""
     hits = await search_made(engine, caller, refs.chat(chat_id), body.query, body.limit)
-    return wire.from_hits(hits, body)
+    return memory_wire.from_hits(hits, body)
 
 
 @router.get("/api/memories/{memory_id}")
-async def get_memory(engine: EngineOf, caller: CallerOf, memory_id: str) -> wire.MemoryObject:
+async def get_memory(
+    engine: EngineOf, caller: CallerOf, memory_id: str
+) -> memory_wire.MemoryObject:
     """One memory with its messages and files."""
-    return wire.from_made(await get_made(engine, caller, refs.memory(memory_id)))
+    return memory_wire.from_made(await get_made(engine, caller, refs.memory(memory_id)))
 
 
 @router.put("/api/memories/{memory_id}")
 async def regenerate_memory(
-    engine: EngineOf, caller: CallerOf, memory_id: str, body: wire.Regenerate
-) -> wire.MemoryObject:
+    engine: EngineOf, caller: CallerOf, memory_id: str, body: memory_wire.Regenerate
+) -> memory_wire.MemoryObject:
     """Write a memory's summary anew and embed it with the current model."""
     assert body.action == "regenerate"
-    return wire.from_made(await regenerate(engine, caller, refs.memory(memory_id)))
+    return memory_wire.from_made(await regenerate(engine, caller, refs.memory(memory_id)))
 
 
 @router.delete("/api/memories/{memory_id}", status_code=204)
