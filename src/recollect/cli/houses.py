@@ -14,9 +14,9 @@ from recollect.domain import Caller
 from recollect.engine.core import Engine
 from recollect.engine.erase import Erased
 from recollect.engine.keys import steward
-from recollect.errors import Invalid, NotFound
+from recollect.engine.named import workspace_named
+from recollect.errors import Invalid
 from recollect.settings import Settings
-from recollect.store import identity
 from recollect.store.migrate import migrate
 
 Act = Callable[[Engine, argparse.Namespace], Awaitable[str]]
@@ -86,10 +86,8 @@ async def opened(settings: Settings) -> AsyncGenerator[Engine]:
 async def operator_in(engine: Engine, workspace: str | None) -> Caller:
     """The operator in a workspace, by name or id; in the default one without."""
     async with engine.pool.everywhere() as db:
-        found = await identity.find_workspace(db, workspace)
-    if len(found) != 1:
-        raise NotFound("workspace")
-    return await steward(engine, found[0].id, "operator")
+        found = await workspace_named(db, workspace)
+    return await steward(engine, found.id, "operator")
 
 
 def read_file(wanted: str) -> str:

@@ -14,7 +14,7 @@ from recollect.cli.backup import refuse_absent, say
 from recollect.cli.houses import opened, table
 from recollect.domain import Scope, UserId
 from recollect.engine.core import Engine
-from recollect.engine.exports import user_named, workspace_named
+from recollect.engine.exports import owner_named
 from recollect.engine.imports import (
     Attachments,
     Line,
@@ -23,6 +23,7 @@ from recollect.engine.imports import (
     Target,
     take_in,
 )
+from recollect.engine.named import workspace_named
 from recollect.engine.records import KINDS
 from recollect.errors import Invalid
 from recollect.settings import Settings
@@ -166,7 +167,7 @@ async def _target(engine: Engine, asked: argparse.Namespace) -> tuple[Target, Wo
         workspace = await workspace_named(db, asked.workspace)
         owner: UserId | None = None
         if asked.owner:
-            owner = await user_named(db, workspace, asked.owner)
+            owner = await owner_named(db, workspace, asked.owner)
         elif not is_ours:
             owner = await identity.admin_of(db, workspace.org_id)
             if owner is None:

@@ -20,6 +20,7 @@ import structlog
 
 from recollect.domain import AgentId, OrgId, ProjectId, Ref, UserId, WorkspaceId
 from recollect.engine.core import Engine
+from recollect.engine.named import pick, user_named
 from recollect.errors import Conflict, Invalid, NotFound, Unavailable
 from recollect.store import erasure, events, identity, projects, threads
 from recollect.store.erasure import Kept, Span
@@ -353,12 +354,9 @@ async def _left(db: Db, receipt: Mapping[str, Any]) -> dict[str, int]:
 async def target_user(engine: Engine, wanted: str, org_id: OrgId | None = None) -> Target:
     """A user by login or id."""
     async with engine.pool.everywhere() as db:
-        for org in [org_id] if org_id else [each.id for each in await identity.orgs(db)]:
-            for user in await identity.users(db, org):
-                if wanted in {user.login, str(user.id)}:
-                    places = await _workspaces(db, org)
-                    return Target(Kind.USER, org, places, id=user.id)
-    raise NotFound("user")
+        user = await user_named(db, wanted, org_id)
+        places = await _workspaces(db, user.org_id)
+    return Target(Kind.USER, user.org_id, places, id=user.id)
 
 
 async def find_owner(engine: Engine, wanted: str | None, org_id: OrgId) -> UserId | None:
@@ -389,11 +387,8 @@ async def target_circle(
             if kind is Kind.PROJECT
             else projects.agents(db, workspace_id)
         )
-    for each in known:
-        if wanted in {each.name, str(each.id)}:
-            target = Target(kind, org_id, [workspace_id], id=each.id)
-            return target, each.archived_at is not None
-    raise NotFound(kind.value)
+    found = pick(known, wanted, kind)
+    return Target(kind, org_id, [workspace_id], id=found.id), found.archived_at is not None
 
 
 async def target_org(engine: Engine, org_id: OrgId) -> Target:

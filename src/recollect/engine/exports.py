@@ -21,6 +21,7 @@ from recollect.domain import (
 )
 from recollect.engine.contexts import Context
 from recollect.engine.core import Engine
+from recollect.engine.named import user_named, workspace_named
 from recollect.engine.reach import reach_of
 from recollect.engine.records import FORMAT
 from recollect.errors import Conflict, Invalid, NotFound, RateLimited
@@ -148,7 +149,7 @@ async def choices_of(
     """What an operator names: a workspace, or of it (or of all of its org) a user's part."""
     async with engine.pool.everywhere() as db:
         found = await workspace_named(db, workspace)
-        user_id = await user_named(db, found, user) if user else None
+        user_id = await owner_named(db, found, user) if user else None
         places = [found]
         if user_id and workspace is None:
             places = [each for each in await identity.workspaces(db) if each.org_id == found.org_id]
@@ -169,27 +170,17 @@ async def choices_of(
     ]
 
 
-async def workspace_named(db: Db, wanted: str | None) -> Workspace:
-    """The workspace of that name or id, the default one when None."""
-    found = await identity.find_workspace(db, wanted)
-    if not found:
-        raise NotFound("workspace")
-    if len(found) > 1:
-        raise Invalid("More than one workspace fits. Name it by its id with `--workspace`.")
-    return found[0]
-
-
-async def user_named(db: Db, workspace: Workspace, wanted: str) -> UserId:
+async def owner_named(db: Db, workspace: Workspace, wanted: str) -> UserId:
     """A user of the workspace's org, by login or id, archived ones too."""
-    for user in await identity.users(db, workspace.org_id):
-        if wanted in {user.login, str(user.id)}:
-            return user.id
-    known = await imports.find_login(db, wanted)
-    raise Invalid(
-        f"`{wanted}` is of another org. Name a workspace of theirs with `--workspace`."
-        if known
-        else f"There is no user `{wanted}`. `recollect user list` shows who there is."
-    )
+    try:
+        return (await user_named(db, wanted, workspace.org_id)).id
+    except NotFound:
+        known = await imports.find_login(db, wanted)
+        raise Invalid(
+            f"`{wanted}` is of another org. Name a workspace of theirs with `--workspace`."
+            if known
+            else f"There is no user `{wanted}`. `recollect user list` shows who there is."
+        ) from None
 
 
 async def _thread(

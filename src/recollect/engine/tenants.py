@@ -8,10 +8,8 @@ good with everything in it.
 
 import asyncio
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
 from uuid import UUID
 
 from recollect.domain import AgentId, OrgId, ProjectId, UserId, WorkspaceId
@@ -26,6 +24,7 @@ from recollect.engine.erase import (
     target_user,
 )
 from recollect.engine.keys import check_password, hash_password
+from recollect.engine.named import org_named, pick, user_named, workspace_named
 from recollect.errors import Conflict, Invalid, NotFound
 from recollect.store import events, identity, projects, sign_ins
 from recollect.store.identity import Org, User, Workspace
@@ -42,16 +41,6 @@ class NewUser:
     id: UserId
     login: str
     password: str
-
-
-class _Named(Protocol):
-    @property
-    def id(self) -> UUID: ...
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=_Named)
 
 
 def check_name(name: str) -> None:
@@ -82,7 +71,7 @@ async def rename_org(
     """Give an org another name."""
     check_name(name)
     async with engine.pool.everywhere() as db:
-        await identity.rename_org(db, (await _org(db, wanted, within)).id, name)
+        await identity.rename_org(db, (await org_named(db, wanted, within)).id, name)
 
 
 async def archive_org(
@@ -90,7 +79,7 @@ async def archive_org(
 ) -> None:
     """Put an org away with all its keys, or bring it back."""
     async with engine.pool.everywhere() as db:
-        org = await _org(db, wanted, within)
+        org = await org_named(db, wanted, within)
         await identity.archive_org(db, org.id, engine.now() if is_over else None)
 
 
@@ -99,7 +88,7 @@ async def delete_org(
 ) -> Erased:
     """Remove an archived org for good, with its users and everything they ever said."""
     async with engine.pool.everywhere() as db:
-        org = await _org(db, wanted, within)
+        org = await org_named(db, wanted, within)
     _check_archived(org.archived_at, "org")
     return await erase(engine, await target_org(engine, org.id), by=by, is_dry=is_dry)
 
@@ -109,13 +98,13 @@ async def switch_workspaces(
 ) -> None:
     """Tell the workspaces of an org apart, or not."""
     async with engine.pool.everywhere() as db:
-        await identity.set_workspaces(db, (await _org(db, wanted, within)).id, is_on=is_on)
+        await identity.set_workspaces(db, (await org_named(db, wanted, within)).id, is_on=is_on)
 
 
 async def list_users(engine: Engine, org: str | None, within: OrgId | None = None) -> list[User]:
     """The users of an org."""
     async with engine.pool.everywhere() as db:
-        return await identity.users(db, (await _org(db, org, within)).id)
+        return await identity.users(db, (await org_named(db, org, within)).id)
 
 
 async def create_user(
@@ -131,7 +120,7 @@ async def create_user(
     if password is not None:
         check_password(password)
     async with engine.pool.everywhere() as db:
-        org_id = (await _org(db, org, within)).id
+        org_id = (await org_named(db, org, within)).id
         return await _add_user(db, org_id, login, is_admin=is_admin, password=password)
 
 
@@ -141,7 +130,7 @@ async def rename_user(
     """Give a user another login."""
     check_name(login)
     async with engine.pool.everywhere() as db:
-        user = await _user(db, within, wanted)
+        user = await user_named(db, wanted, within)
         if await identity.is_login_taken(db, login):
             raise Conflict("Somebody has that login.")
         await identity.rename_user(db, user.id, login)
@@ -152,7 +141,7 @@ async def reset_password(engine: Engine, wanted: str) -> str:
     password = secrets.token_urlsafe(12)
     password_hash = await asyncio.to_thread(hash_password, password)
     async with engine.pool.everywhere() as db:
-        user = await _user(db, None, wanted)
+        user = await user_named(db, wanted, None)
         await sign_ins.set_password(db, user.id, password_hash)
         await sign_ins.end_all(db, user.id)
     return password
@@ -163,7 +152,7 @@ async def archive_user(
 ) -> None:
     """End a user's keys, or let them work again."""
     async with engine.pool.everywhere() as db:
-        user = await _user(db, within, wanted)
+        user = await user_named(db, wanted, within)
         await identity.archive_user(db, user.id, engine.now() if is_over else None)
 
 
@@ -172,7 +161,7 @@ async def delete_user(
 ) -> Erased:
     """Remove an archived user for good, with everything they ever said."""
     async with engine.pool.everywhere() as db:
-        user = await _user(db, within, wanted)
+        user = await user_named(db, wanted, within)
     _check_archived(user.archived_at, "user")
     target = await target_user(engine, str(user.id), user.org_id)
     return await erase(engine, target, by=by, is_dry=is_dry)
@@ -195,7 +184,7 @@ async def create_workspace(
     """A workspace of an org."""
     check_name(name)
     async with engine.pool.everywhere() as db:
-        owner = await _org(db, org, within)
+        owner = await org_named(db, org, within)
         await identity.hold_names(db)
         if any(
             (each.org_id, each.name) == (owner.id, name) for each in await identity.workspaces(db)
@@ -210,7 +199,7 @@ async def rename_workspace(
     """Give a workspace another name."""
     check_name(name)
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted, within)
+        found = await workspace_named(db, wanted, within)
         await identity.hold_names(db)
         others = await identity.workspaces(db)
         if any((each.org_id, each.name) == (found.org_id, name) for each in others):
@@ -223,7 +212,7 @@ async def archive_workspace(
 ) -> None:
     """Put a workspace away with its keys, or bring it back."""
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted, within)
+        found = await workspace_named(db, wanted, within)
         if found.is_default and is_over:
             raise Invalid("The default workspace of an org stays.")
         await identity.archive_workspace(db, found.id, engine.now() if is_over else None)
@@ -233,7 +222,8 @@ async def find_workspace(
     engine: Engine, wanted: str | None, within: OrgId | None = None
 ) -> Workspace:
     """A workspace by name or id; the default one when None."""
-    return await _workspace_of(engine, wanted, within)
+    async with engine.pool.everywhere() as db:
+        return await workspace_named(db, wanted, within)
 
 
 async def delete_workspace(
@@ -241,7 +231,7 @@ async def delete_workspace(
 ) -> Erased:
     """Remove an archived workspace for good, with everything in it."""
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted, within)
+        found = await workspace_named(db, wanted, within)
     _check_archived(found.archived_at, "workspace")
     target = Target(Kind.WORKSPACE, found.org_id, [found.id], id=found.id)
     return await erase(engine, target, by=by, is_dry=is_dry)
@@ -250,7 +240,7 @@ async def delete_workspace(
 async def set_embedder(engine: Engine, wanted: str, embedder: str | None) -> None:
     """Give a workspace an embedder of the operator's; its vectors follow in the background."""
     async with engine.pool.everywhere() as db:
-        await identity.set_embedder(db, (await _workspace(db, wanted, None)).id, embedder)
+        await identity.set_embedder(db, (await workspace_named(db, wanted, None)).id, embedder)
 
 
 async def invite_to_workspace(
@@ -258,8 +248,8 @@ async def invite_to_workspace(
 ) -> None:
     """Let a user of the org make this workspace the active one."""
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted, within)
-        guest = await _user(db, found.org_id, user)
+        found = await workspace_named(db, wanted, within)
+        guest = await user_named(db, user, found.org_id)
         await identity.add_workspace_member(db, found.id, guest.id)
 
 
@@ -268,8 +258,8 @@ async def remove_from_workspace(
 ) -> None:
     """Keep a user out of a workspace."""
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted, within)
-        guest = await _user(db, found.org_id, user)
+        found = await workspace_named(db, wanted, within)
+        guest = await user_named(db, user, found.org_id)
         if not await identity.remove_workspace_member(db, found.id, guest.id):
             raise NotFound("member")
 
@@ -279,7 +269,7 @@ async def workspace_members(
 ) -> list[UserId]:
     """Who may make a workspace the active one, beside the org's admins."""
     async with engine.pool.everywhere() as db:
-        found = await _workspace(db, wanted, within)
+        found = await workspace_named(db, wanted, within)
         return await identity.workspace_members(db, found.id)
 
 
@@ -287,7 +277,7 @@ async def list_projects(
     engine: Engine, workspace: str | None, within: OrgId | None = None
 ) -> list[tuple[Project, list[UserId]]]:
     """The projects of a workspace, each with its members."""
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     async with engine.pool.reading(found.id) as db:
         return [
             (each, await projects.members(db, found.id, each.id))
@@ -300,7 +290,7 @@ async def create_project(
 ) -> ProjectId:
     """A project of a workspace, with nobody in it."""
     check_name(name)
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         made = await projects.add_project(db, found.id, name, engine.now())
         if made is None:
@@ -314,10 +304,10 @@ async def rename_project(
 ) -> None:
     """Give a project another name."""
     check_name(name)
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         known = await projects.projects(db, found.id)
-        project = _pick(known, wanted, "project")
+        project = pick(known, wanted, "project")
         if any(each.name == name for each in known):
             raise Conflict("The workspace has a project of that name.")
         await projects.rename_project(db, found.id, project.id, name)
@@ -332,9 +322,9 @@ async def archive_project(
     within: OrgId | None = None,
 ) -> None:
     """Put a project away with all it knows, or bring it back."""
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
-        project = _pick(await projects.projects(db, found.id), wanted, "project")
+        project = pick(await projects.projects(db, found.id), wanted, "project")
         at = engine.now() if is_over else None
         await projects.archive_project(db, found.id, project.id, at)
         action = "project.archived" if is_over else "project.restored"
@@ -345,10 +335,10 @@ async def invite_to_project(
     engine: Engine, wanted: str, user: str, *, workspace: str | None, within: OrgId | None = None
 ) -> None:
     """Let a user of the org into a project."""
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     guest = await _user_of(engine, found.org_id, user)
     async with engine.pool.writing(found.id) as db:
-        project = _pick(await projects.projects(db, found.id), wanted, "project")
+        project = pick(await projects.projects(db, found.id), wanted, "project")
         await projects.add_member(db, found.id, project.id, guest.id, engine.now())
         await _note(engine, db, found.id, "project.joined", project=project.id, user=guest.id)
 
@@ -357,10 +347,10 @@ async def remove_from_project(
     engine: Engine, wanted: str, user: str, *, workspace: str | None, within: OrgId | None = None
 ) -> None:
     """Put a user out of a project; they see nothing more of it from that moment."""
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     guest = await _user_of(engine, found.org_id, user)
     async with engine.pool.writing(found.id) as db:
-        project = _pick(await projects.projects(db, found.id), wanted, "project")
+        project = pick(await projects.projects(db, found.id), wanted, "project")
         if not await projects.remove_member(db, found.id, project.id, guest.id):
             raise NotFound("member")
         await _note(engine, db, found.id, "project.left", project=project.id, user=guest.id)
@@ -370,7 +360,7 @@ async def list_agents(
     engine: Engine, workspace: str | None, within: OrgId | None = None
 ) -> list[Agent]:
     """The agents of a workspace."""
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     async with engine.pool.reading(found.id) as db:
         return await projects.agents(db, found.id)
 
@@ -385,11 +375,11 @@ async def create_agent(
 ) -> AgentId:
     """An agent of a workspace, or of a project in it."""
     check_name(name)
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         owner = None
         if project:
-            owner = _pick(await projects.projects(db, found.id), project, "project").id
+            owner = pick(await projects.projects(db, found.id), project, "project").id
         made = await projects.add_agent(db, found.id, name, project_id=owner, now=engine.now())
         if made is None:
             raise Conflict("The workspace has an agent of that name.")
@@ -402,10 +392,10 @@ async def rename_agent(
 ) -> None:
     """Give an agent another name."""
     check_name(name)
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
         known = await projects.agents(db, found.id)
-        agent = _pick(known, wanted, "agent")
+        agent = pick(known, wanted, "agent")
         if any(each.name == name for each in known):
             raise Conflict("The workspace has an agent of that name.")
         await projects.rename_agent(db, found.id, agent.id, name)
@@ -420,9 +410,9 @@ async def archive_agent(
     within: OrgId | None = None,
 ) -> None:
     """Put an agent away, or bring it back."""
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     async with engine.pool.writing(found.id) as db:
-        agent = _pick(await projects.agents(db, found.id), wanted, "agent")
+        agent = pick(await projects.agents(db, found.id), wanted, "agent")
         await projects.archive_agent(db, found.id, agent.id, engine.now() if is_over else None)
         action = "agent.archived" if is_over else "agent.restored"
         await _note(engine, db, found.id, action, agent=agent.id)
@@ -439,7 +429,7 @@ async def delete_circle(
     within: OrgId | None = None,
 ) -> Erased:
     """Remove an archived project or agent for good, with what only it knew."""
-    found = await _workspace_of(engine, workspace, within)
+    found = await find_workspace(engine, workspace, within)
     target, is_archived = await target_circle(engine, kind, found.id, found.org_id, wanted)
     _check_archived(engine.now() if is_archived else None, kind)
     return await erase(engine, target, by=by, is_dry=is_dry)
@@ -464,51 +454,9 @@ async def _add_user(
     return NewUser(user_id, login, password)
 
 
-async def _org(db: Db, wanted: str | None, within: OrgId | None) -> Org:
-    """The org of that name or id; with None the only one there is."""
-    found = [each for each in await identity.orgs(db) if within in {None, each.id}]
-    if wanted is None:
-        if len(found) == 1:
-            return found[0]
-        raise Invalid("There is more than one org. Name it with `--org`.", field="org")
-    return _pick(found, wanted, "org")
-
-
-async def _user(db: Db, org_id: OrgId | None, wanted: str) -> User:
-    orgs = [org_id] if org_id else [each.id for each in await identity.orgs(db)]
-    for each in orgs:
-        for user in await identity.users(db, each):
-            if wanted in {user.login, str(user.id)}:
-                return user
-    raise NotFound("user")
-
-
 async def _user_of(engine: Engine, org_id: OrgId, wanted: str) -> User:
     async with engine.pool.everywhere() as db:
-        return await _user(db, org_id, wanted)
-
-
-async def _workspace(db: Db, wanted: str | None, within: OrgId | None) -> Workspace:
-    found = await identity.find_workspace(db, wanted, within)
-    if not found:
-        raise NotFound("workspace")
-    if len(found) > 1:
-        raise Conflict("More than one workspace has that name. Use its id.")
-    return found[0]
-
-
-async def _workspace_of(engine: Engine, wanted: str | None, within: OrgId | None) -> Workspace:
-    async with engine.pool.everywhere() as db:
-        return await _workspace(db, wanted, within)
-
-
-def _pick(known: Sequence[N], wanted: str, thing: str) -> N:
-    found = [each for each in known if wanted in {each.name, str(each.id)}]
-    if not found:
-        raise NotFound(thing)
-    if len(found) > 1:
-        raise Conflict(f"More than one {thing} has that name. Use its id.")
-    return found[0]
+        return await user_named(db, wanted, org_id)
 
 
 async def _note(
