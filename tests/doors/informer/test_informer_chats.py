@@ -1,0 +1,249 @@
+"""Chats of the informer door, their messages and their files."""
+
+import base64
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recollect.domain import Caller
+from recollect.engine.core import Engine
+from recollect.models.registry import Embedders
+from recollect.worker import Worker
+from tests.support.clock import Clock
+from tests.support.embedder import StubEmbedder
+from tests.support.informer import Http, Object, complaint, listed, new_chat, remember, say
+
+pytestmark = pytest.mark.anyio
+
+
+# By itself.
+
+
+async def test_R135_conversations_are_cut_by_the_worker_with_nobody_asking(
+    http: Http, engine: Engine, caller: Caller
+) -> None:
+    chat = await new_chat(http)
+    ids = await say(http, chat, *(f"{number} thank-you notes, please" for number in range(20)))
+    same = replace(engine, embedders=Embedders(_OneTopic()))
+
+    await Worker(same, slots=1).run_until_empty()
+
+    [made] = (await listed(http, chat))["_embedded"]["inf:memory"]
+    assert (made["reason"], made["messageCount"]) == ("length_threshold", 20)
+    said = (await http.get(f"/api/chats/{chat}/messages")).json()["_embedded"]["inf:message"]
+    assert {each["memoryId"] for each in said} == {made["id"]}
+    assert [each["id"] for each in said] == ids
+
+
+class _OneTopic(StubEmbedder):
+    def _vector(self, text: str) -> Any:
+        return np.eye(1, 8, dtype=np.float32)[0]
+
+
+# Chats and messages.
+
+
+async def test_N27_chats_are_paged_pinned_ones_first_then_by_last_change(
+    http: Http, clock: Clock
+) -> None:
+    names: list[str] = []
+    for number in range(4):
+        clock.advance(timedelta(seconds=1))
+        names.append(await new_chat(http, name=f"chat {number}"))
+    clock.advance(timedelta(seconds=1))
+    await http.put(f"/api/chats/{names[0]}", json={"pinned": True})
+    clock.advance(timedelta(seconds=1))
+    await say(http, names[2], "hello")
+
+    page = (await http.get("/api/chats?limit=3&offset=0")).json()
+
+    assert (page["total"], page["limit"], page["offset"]) == (4, 3, 0)
+    assert [each["id"] for each in page["results"]] == [names[0], names[2], names[3]]
+    rest = (await http.get("/api/chats?limit=3&offset=3")).json()
+    assert [each["id"] for each in rest["results"]] == [names[1]]
+    assert (await http.get("/api/chats")).json()["limit"] == 20
+
+
+async def test_a_chat_is_created_renamed_and_deleted_with_all_it_has(http: Http) -> None:
+    said = [{"role": "user", "content": "hello"}]
+    answer = await http.post(
+        "/api/chats",
+        json={"name": "One", "modelId": "gpt", "instructions": "Be brief.", "messages": said},
+    )
+    chat = answer.json()
+    assert (chat["modelId"], chat["instructions"], chat["messageCount"]) == ("gpt", "Be brief.", 1)
+    ids = (await http.get(f"/api/chats/{chat['id']}/messages")).json()
+    [message] = [each["id"] for each in ids["_embedded"]["inf:message"]]
+    made = await remember(http, chat["id"], [message], summary="Hello")
+
+    renamed = (await http.put(f"/api/chats/{chat['id']}", json={"name": "Two"})).json()
+    deleted = await http.delete(f"/api/chats/{chat['id']}")
+
+    assert (renamed["name"], renamed["modelId"]) == ("Two", "gpt")
+    assert deleted.status_code == 204
+    for path in (
+        f"/api/chats/{chat['id']}",
+        f"/api/messages/{message}",
+        f"/api/memories/{made['id']}",
+    ):
+        assert complaint(await http.get(path)) == (404, "Not Found")
+
+
+async def test_N28_messages_are_hal_with_what_a_message_has(http: Http) -> None:
+    chat = await new_chat(http)
+    new: Object = {
+        "role": "assistant",
+        "content": "Sure",
+        "liked": True,
+        "cost": 0.5,
+        "toolUses": [{}],
+    }
+    kept = (await http.post(f"/api/chats/{chat}/messages", json=new)).json()
+
+    body = (await http.get(f"/api/chats/{chat}/messages")).json()
+
+    assert body["_links"]["self"]["href"] == f"/api/chats/{chat}/messages"
+    assert (body["start"], body["count"], body["total"]) == (0, 1, 1)
+    assert body["_embedded"]["inf:message"] == [kept]
+    assert kept["chatId"] == chat
+    assert {name: kept[name] for name in new} == new
+    assert kept["memoryId"] is None
+
+
+async def test_N28_messages_are_walked_by_cursor(http: Http) -> None:
+    chat = await new_chat(http)
+    ids = await say(http, chat, *(f"{number}" for number in range(5)))
+
+    page = (await http.get(f"/api/chats/{chat}/messages?limit=2&after={ids[1]}")).json()
+
+    assert [each["id"] for each in page["_embedded"]["inf:message"]] == ids[2:4]
+
+
+async def test_N29_clearing_messages_leaves_memories_without_references(http: Http) -> None:
+    chat = await new_chat(http)
+    made = await remember(http, chat, await say(http, chat, "a", "b"), summary="Two letters")
+
+    answer = await http.delete(f"/api/chats/{chat}/messages")
+
+    assert answer.status_code == 204
+    body = (await http.get(f"/api/memories/{made['id']}")).json()
+    assert (body["summary"], body["messages"]) == ("Two letters", [])
+    [item] = (await listed(http, chat))["_embedded"]["inf:memory"]
+    assert item["messageCount"] == 0
+
+
+async def test_a_message_sent_twice_under_one_id_is_kept_once(http: Http) -> None:
+    chat = await new_chat(http)
+    new = {"content": "hello", "clientId": "m1"}
+
+    first = await http.post(f"/api/chats/{chat}/messages", json=new)
+    again = await http.post(f"/api/chats/{chat}/messages", json=new)
+
+    assert first.json() == again.json()
+    assert (await http.get(f"/api/chats/{chat}")).json()["messageCount"] == 1
+
+
+# Files.
+
+
+async def test_S63_a_file_comes_back_as_it_was_sent_and_never_runs_here(http: Http) -> None:
+    chat = await new_chat(http)
+    [message] = await say(http, chat, "see attached")
+    content = b"<script>alert(1)</script>" * 40_000
+    name = '../../etc/pass"wd\r\n.html'
+    upload = {
+        "filename": name,
+        "mediaType": "text/html",
+        "data": base64.b64encode(content).decode(),
+    }
+    file = (await http.post(f"/api/messages/{message}/files", json=upload)).json()
+
+    answer = await http.get(f"/api/messages/{message}/files/{file['id']}")
+
+    assert answer.content == content
+    assert answer.headers["content-disposition"].startswith("attachment; filename*=UTF-8''")
+    assert "\r" not in answer.headers["content-disposition"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert (await http.get(f"/api/messages/{message}/files")).json()["files"] == [file]
+    assert (await http.delete(f"/api/messages/{message}/files/{file['id']}")).status_code == 204
+    assert (await http.get(f"/api/messages/{message}/files")).json()["files"] == []
+
+
+async def test_a_file_of_another_message_is_not_there(http: Http) -> None:
+    chat = await new_chat(http)
+    one, two = await say(http, chat, "one", "two")
+    upload = {"filename": "a.txt", "data": "aGk="}
+    file = (await http.post(f"/api/messages/{one}/files", json=upload)).json()
+
+    answer = await http.get(f"/api/messages/{two}/files/{file['id']}")
+
+    assert complaint(answer) == (404, "Not Found")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [("not base64!", 400), (base64.b64encode(b"x" * (5 * 1024 * 1024 + 1)).decode(), 413)],
+)
+async def test_a_file_that_cannot_be_kept_is_refused(http: Http, data: str, status: int) -> None:
+    chat = await new_chat(http)
+    [message] = await say(http, chat, "one")
+
+    answer = await http.post(f"/api/messages/{message}/files", json={"filename": "a", "data": data})
+
+    assert complaint(answer)[0] == status
+
+
+async def test_a_file_may_come_in_a_form(http: Http) -> None:
+    chat = await new_chat(http)
+    [message] = await say(http, chat, "see attached")
+    content = bytes(range(256)) * 40_000  # more than JSON may bring
+
+    sent = await http.post(
+        f"/api/messages/{message}/files", files={"file": ("../photo.raw", content, "image/x-raw")}
+    )
+
+    assert sent.status_code == 201, sent.text
+    file = sent.json()
+    assert (file["filename"], file["size"]) == ("photo.raw", len(content))
+    answer = await http.get(f"/api/messages/{message}/files/{file['id']}")
+    assert answer.content == content
+    assert answer.headers["content-type"] == "image/x-raw"
+    assert answer.headers["content-disposition"].startswith("attachment; ")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("multipart/form-data", b"", 400),
+        ("multipart/form-data; boundary=x", b"no form at all", 400),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\ncontent-disposition: form-data; name="file"\r\n\r\nv\r\n--x--',
+            400,
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
+            + b"x" * (21 * 1024 * 1024),
+            413,
+        ),
+        ("application/json", b"", 400),
+        ("application/json", b'{"filename": 5}', 400),
+        ("text/plain", b"x", 415),
+    ],
+)
+async def test_S60_what_brings_no_file_that_can_be_kept_is_refused(
+    http: Http, content_type: str, body: bytes, status: int
+) -> None:
+    chat = await new_chat(http)
+    [message] = await say(http, chat, "one")
+
+    answer = await http.post(
+        f"/api/messages/{message}/files", content=body, headers={"content-type": content_type}
+    )
+
+    assert complaint(answer)[0] == status
+    assert (await http.get(f"/api/messages/{message}/files")).json()["files"] == []

@@ -1,0 +1,169 @@
+"""A turn in a chat of the informer door: what the model is shown, and its answer as it comes."""
+
+import json
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from recollect.domain import Caller
+from recollect.doors import refs
+from recollect.doors.informer.turns import take_turn
+from recollect.doors.under_way import UnderWay
+from recollect.engine.core import Engine
+from recollect.engine.messages import NewMessage
+from recollect.models.chat import Route as ModelRoute
+from recollect.models.chats import Chats
+from tests.engine.test_segments import ScriptedChat
+from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.house import key_for, serve, visit
+from tests.support.informer import Http, Object, complaint, new_chat, remember, say
+from tests.support.live import on_a_port
+from tests.support.tools import rows
+from tests.support.upstream import Endpoint, Raw, Say, chats_of
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def with_model(engine: Engine, caller: Caller, model: ScriptedChat) -> AsyncGenerator[Http]:
+    key = await key_for(engine, caller.workspace_id)
+    asking = replace(engine, chats=Chats(ModelRoute(model, "writer")))
+    async with visit(serve(asking), Authorization=f"Bearer {key}") as client:
+        yield client
+
+
+async def test_R173_R174_N30_a_turn_shows_the_model_what_is_relevant_and_streams_its_answer(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.table |= {
+        "When do we open in Lisbon?": at_cosine(1.0),
+        "The Lisbon office opens in May": at_cosine(0.61),
+        "Cats are grey": at_cosine(0.59, turn=1),
+    }
+    model = ScriptedChat("In May.")
+    async with with_model(engine, caller, model) as http:
+        chat = await new_chat(http, instructions="Be brief.")
+        ids = await say(http, chat, "hello")
+        await remember(http, chat, ids, summary="The Lisbon office opens in May")
+        await remember(http, chat, ids, summary="Cats are grey")
+
+        answer = await http.post(
+            f"/api/chats/{chat}", json={"content": "When do we open in Lisbon?"}
+        )
+
+        assert answer.headers["x-vercel-ai-ui-message-stream"] == "v1"
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        frames = list(events(answer.text))
+        assert [each["type"] for each in frames] == [
+            "start",
+            "start-step",
+            "text-start",
+            "text-delta",
+            "text-end",
+            "finish-step",
+            "finish",
+        ]
+        assert frames[2]["id"] == frames[3]["id"] == frames[4]["id"]
+        assert frames[3]["delta"] == "In May."
+        assert answer.text.endswith("data: [DONE]\n\n")
+        asked = json.loads(model.asked[-1])["messages"]
+        assert asked[0]["role"] == "system"
+        assert "Be brief." in asked[0]["content"]
+        assert "The Lisbon office opens in May" in asked[0]["content"]
+        assert "Cats are grey" not in asked[0]["content"]
+        said = (await http.get(f"/api/chats/{chat}/messages")).json()["_embedded"]["inf:message"]
+        assert [each["content"] for each in said][-2:] == ["When do we open in Lisbon?", "In May."]
+
+
+async def test_N30_a_model_that_fails_loses_no_message(engine: Engine, caller: Caller) -> None:
+    async with with_model(engine, caller, ScriptedChat("", status=500)) as http:
+        chat = await new_chat(http)
+
+        answer = await http.post(f"/api/chats/{chat}", json={"content": "hello"})
+
+        assert complaint(answer) == (503, "Service Unavailable")
+        assert (await http.get(f"/api/chats/{chat}")).json()["messageCount"] == 1
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Generator[Endpoint]:
+    found = Endpoint()
+    with on_a_port(found) as url:
+        found.url = url
+        yield found
+
+
+@pytest.fixture
+async def asking(engine: Engine, endpoint: Endpoint) -> AsyncGenerator[Engine]:
+    """A house whose model says what the test tells the endpoint."""
+    endpoint.reset()
+    chats = chats_of(endpoint.url, model="m1")
+    yield replace(engine, chats=chats)
+    await chats.aclose()
+
+
+async def test_N30_the_answer_comes_word_by_word_and_is_kept_though_the_reader_goes(
+    asking: Engine, caller: Caller, endpoint: Endpoint
+) -> None:
+    endpoint.otherwise = Say("one two three four five six", pause=0.02)
+    key = await key_for(asking, caller.workspace_id)
+    async with visit(serve(asking), Authorization=f"Bearer {key}") as http:
+        chat = await new_chat(http)
+        whole = await http.post(f"/api/chats/{chat}", json={"content": "count"})
+        under_way = UnderWay()
+        again = NewMessage("user", "count again")
+        stream = await take_turn(under_way, asking, caller, refs.chat(chat), again)
+        heard = await anext(stream)
+        await stream.aclose()
+        kept = await eventually(http, chat, 4)
+
+    frames = list(events(whole.text))
+    deltas = [each["delta"] for each in frames if each["type"] == "text-delta"]
+    assert deltas == ["one", " two", " three", " four", " five", " six"]
+    assert b'"start"' in heard
+    assert [each["content"] for each in kept[1::2]] == ["one two three four five six"] * 2
+    assert kept[1]["id"] == frames[0]["messageId"]
+    calls = await rows(
+        asking,
+        "SELECT purpose, state, output_tokens FROM model_call WHERE workspace_id = %s",
+        caller.workspace_id,
+    )
+    assert [tuple(each) for each in calls] == [("turn", "done", 5)] * 2
+
+
+async def eventually(http: Http, chat: str, count: int) -> list[Object]:
+    """The messages of a chat as soon as there are so many."""
+    page: Object = {}
+
+    async def are_there() -> bool:
+        nonlocal page
+        page = (await http.get(f"/api/chats/{chat}/messages")).json()
+        return page["total"] >= count
+
+    await until(are_there)
+    return page["_embedded"]["inf:message"]
+
+
+async def test_N30_an_answer_that_breaks_off_is_told_and_kept_as_far_as_it_went(
+    asking: Engine, caller: Caller, endpoint: Endpoint
+) -> None:
+    chunk = {"choices": [{"delta": {"content": "The office opens"}}]}
+    endpoint.otherwise = Raw([f"data: {json.dumps(chunk)}\n\n".encode()])
+    key = await key_for(asking, caller.workspace_id)
+    async with visit(serve(asking), Authorization=f"Bearer {key}") as http:
+        chat = await new_chat(http)
+        answer = await http.post(f"/api/chats/{chat}", json={"content": "When?"})
+        kept = await eventually(http, chat, 2)
+
+    assert [each["type"] for each in events(answer.text)][-2:] == ["text-delta", "error"]
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert kept[1]["content"] == "The office opens"
+
+
+def events(text: str) -> Iterator[Object]:
+    for line in text.splitlines():
+        if line.startswith("data: ") and line != "data: [DONE]":
+            yield json.loads(line.removeprefix("data: "))
