@@ -9,7 +9,8 @@ from stub_endpoint import Asked, Reply, Stub, embeddings, numbers, packed, well_
 
 from recollect.errors import Invalid, Unavailable
 from recollect.models.embed import Identity, Purpose
-from recollect.models.endpoint import Circuit, EndpointEmbedder
+from recollect.models.endpoint import EndpointEmbedder
+from recollect.models.remote import Circuit
 from recollect.settings import Endpoint
 
 pytestmark = pytest.mark.anyio

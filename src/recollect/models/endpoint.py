@@ -8,7 +8,7 @@ import base64
 import binascii
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from secrets import SystemRandom
@@ -18,8 +18,9 @@ import numpy as np
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from recollect.errors import Invalid, Unavailable
+from recollect.errors import Unavailable
 from recollect.models.embed import Identity, Purpose, Vector
+from recollect.models.remote import Circuit, http_url
 from recollect.settings import Endpoint
 
 # Text Embeddings Inference refuses more than 32 inputs unless told otherwise; others take more.
@@ -167,41 +168,6 @@ class EndpointEmbedder:
         )
 
 
-class Circuit:
-    """Opens after a row of failures, so that a dead endpoint costs microseconds, not deadlines."""
-
-    FAILURES = 5
-    PAUSE_SECONDS = 15.0
-
-    def __init__(
-        self, now: Callable[[], float] = time.monotonic, *, service: str = "embedder"
-    ) -> None:
-        self._now = now
-        self._service = service
-        self._failures = 0
-        self._refuses_until = 0.0
-
-    def admit(self) -> None:
-        """Let the caller through or raise `Unavailable`; after each pause, one may try."""
-        if self._failures < self.FAILURES:
-            return
-        now = self._now()
-        if now < self._refuses_until:
-            left = timedelta(seconds=self._refuses_until - now)
-            raise Unavailable(self._service, retry_after=left)
-        # The next one waits a whole pause, whatever becomes of this trial, even if its caller goes.
-        self._refuses_until = now + self.PAUSE_SECONDS
-
-    def succeeded(self) -> None:
-        """The endpoint answered."""
-        self._failures = 0
-
-    def failed(self) -> None:
-        """It did not, or not with anything of use."""
-        self._failures += 1
-        self._refuses_until = self._now() + self.PAUSE_SECONDS
-
-
 # Endpoints refuse an empty text; this is the nearest thing to nothing that they take.
 _NOTHING = "."
 
@@ -243,12 +209,7 @@ def identity_of(url: httpx2.URL, model: str) -> Identity:
 
 def embeddings_url(base: str) -> httpx2.URL:
     """Where to post texts, from the base URL as operators write it; raise `Invalid` on nonsense."""
-    try:
-        url = httpx2.URL(base)
-    except httpx2.InvalidURL:
-        url = None
-    if url is None or url.scheme not in {"http", "https"} or not url.host:
-        raise Invalid("The URL of an embeddings endpoint must begin with `http://` or `https://`.")
+    url = http_url(base, "an embeddings endpoint")
     return url.copy_with(path=url.path.rstrip("/").removesuffix("/embeddings") + "/embeddings")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import httpx2
 import structlog
 
-from recollect.errors import Invalid, Unavailable
+from recollect.errors import Unavailable
 from recollect.models.chat import Answer
-from recollect.models.endpoint import Circuit
 from recollect.models.faults import SERVICE, TooSlow
+from recollect.models.remote import Circuit, http_url
 from recollect.settings import Upstream
 
 # Streams are long and idle most of the time; the endpoint's own limits are the narrow place.
@@ -134,10 +134,4 @@ async def _bytes(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 def base_url(url: str) -> str:
     """The base URL as operators write it, with or without a slash; raise `Invalid` on nonsense."""
-    try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL:
-        parsed = None
-    if parsed is None or parsed.scheme not in {"http", "https"} or not parsed.host:
-        raise Invalid("The URL of a chat endpoint must begin with `http://` or `https://`.")
-    return str(parsed).rstrip("/").removesuffix("/chat/completions")
+    return str(http_url(url, "a chat endpoint")).rstrip("/").removesuffix("/chat/completions")
