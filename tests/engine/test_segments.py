@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from recollect.domain import Caller, Memory, Message, Reason, Ref, Right, Scope, Thread
+from recollect.domain import (
+    Caller,
+    Memory,
+    Message,
+    Origin,
+    Reason,
+    Ref,
+    Right,
+    Scope,
+    Thread,
+    View,
+)
 from recollect.engine.core import Engine
 from recollect.engine.messages import (
     EditMessage,
@@ -37,7 +48,7 @@ from recollect.engine.segments import (
 from recollect.errors import Invalid, NotFound, Unavailable
 from recollect.models.chat import Answer, Route
 from recollect.models.chats import Chats
-from recollect.store import messages
+from recollect.store import memories, messages
 from tests.support.chats import new_chat, say, spoken
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
@@ -107,6 +118,37 @@ async def test_R135_the_sixth_message_makes_a_memory_of_six(
     [found] = await made(engine, caller, chat)
     assert (found.memory.reason, len(found.messages)) == (Reason.LENGTH, 6)
     assert found.memory.scope is Scope.THREAD
+
+
+async def test_a_stretch_is_as_old_as_what_was_said_in_it(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    then = clock() - timedelta(days=400)
+    said = await say(engine, caller, chat, *statements(6), at=then)
+    [named] = await say(engine, caller, chat, "A clock that goes wrong", at=clock() + timedelta(1))
+
+    await work(engine, caller)
+    by_hand = await make_memory(
+        engine, caller, Ref(id=chat.id), MakeMemory([Ref(id=said[0].id)], "The first point")
+    )
+    of_tomorrow = await make_memory(
+        engine, caller, Ref(id=chat.id), MakeMemory([Ref(id=named.id)], "What is said tomorrow")
+    )
+
+    last = said[-1].created_at
+    found = [each.memory for each in await made(engine, caller, chat)]
+    cut = next(each for each in found if each.origin is Origin.AUTO)
+    assert (cut.created_at, cut.valid_from, cut.updated_at) == (last, last, clock())
+    # When it was made is what people are shown of one that they made.
+    assert (by_hand.memory.created_at, by_hand.memory.valid_from) == (clock(), then)
+    # Nothing is hidden until tomorrow.
+    assert of_tomorrow.memory.valid_from == clock()
+    async with engine.reading(caller) as db:
+        inside = replace(caller, thread_id=chat.id)
+        ids = [cut.id]
+        before = View(as_of=last - timedelta(seconds=1))
+        assert not await memories.find_all(db, inside, ids, clock(), before)
+        assert await memories.find_all(db, inside, ids, clock(), View(as_of=last))
 
 
 async def test_R134_a_jump_of_topic_makes_a_memory_of_what_went_before(

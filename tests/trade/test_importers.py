@@ -2,15 +2,21 @@
 
 import json
 import zipfile
+from dataclasses import replace
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
-from recollect.domain import Caller, Scope
+from recollect.domain import Caller, Memory, Ref, Scope, UserId
 from recollect.engine.core import Engine
 from recollect.engine.imports import Report, Target, take_in
+from recollect.engine.messages import ListMessages, list_messages
+from recollect.engine.recall import Recall, recall
+from recollect.engine.talk import end_chat
 from recollect.errors import Invalid
 from recollect.trade.errors import Unreadable
 from recollect.trade.foreign import SOURCES
@@ -29,10 +35,16 @@ class NoBytes:
 
 
 async def brought(
-    engine: Engine, caller: Caller, source: str, path: Path, *, learns: bool = False
+    engine: Engine,
+    caller: Caller,
+    source: str,
+    path: Path,
+    *,
+    learns: bool = False,
+    scope: Scope = Scope.WORKSPACE,
 ) -> Report:
     """What became of a file of another system."""
-    make = Maker(source, caller.workspace_id, caller.user_id, engine.now(), scope=Scope.WORKSPACE)
+    make = Maker(source, caller.workspace_id, caller.user_id, engine.now(), scope=scope)
     target = Target(
         caller.workspace_id,
         caller.org_id,
@@ -199,7 +211,11 @@ async def test_chatgpt_keeps_the_branch_in_sight_and_what_was_remembered(
     again = await brought(engine, caller, "chatgpt", path)
 
     thread = next(each for each in found["thread"] if each["name"] == "A trip to Oslo")
-    assert thread["metadata"] == {"imported_from": "chatgpt", "conversation_id": "c-1"}
+    assert thread["metadata"] == {
+        "imported_from": "chatgpt",
+        "conversation_id": "c-1",
+        "scope": "workspace",
+    }
     assert thread["created_at"].startswith("2025-01-01T10:00:00.25")
     said = sorted(
         (each for each in found["message"] if each["thread_id"] == thread["id"]),
@@ -227,6 +243,37 @@ async def test_chatgpt_keeps_the_branch_in_sight_and_what_was_remembered(
     # What was said becomes memory as any conversation does.
     await Worker(engine, slots=2).run_until_empty()
     assert any(each["thread_id"] == thread["id"] for each in await kept_memories(engine, caller))
+
+
+@pytest.mark.parametrize(("scope", "is_colleagues_too"), [("global", False), ("workspace", True)])
+async def test_a_history_brought_along_is_recalled_outside_its_chats_dated_as_it_was_said(
+    engine: Engine, caller: Caller, tmp_path: Path, scope: str, *, is_colleagues_too: bool
+) -> None:
+    path = written(tmp_path / "conversations.json", [CHATGPT])
+    await brought(engine, caller, "chatgpt", path, scope=Scope(scope))
+    await Worker(engine, slots=2).run_until_empty()
+    [thread] = (await rows_of(engine, caller.workspace_id))["thread"]
+    colleague = replace(caller, user_id=UserId(uuid4()))
+
+    async def recalled(by: Caller) -> list[Memory]:
+        found = await recall(engine, by, Recall("the way to Oslo", limit=20))
+        return [hit.memory for hit in found.hits if str(hit.memory.thread_id) == thread["id"]]
+
+    async def named_by_messages(by: Caller) -> set[str | None]:
+        ask = ListMessages(limit=10)
+        page = await list_messages(engine, by, Ref(id=UUID(thread["id"])), ask)
+        return {each.memory_code for each in page.messages}
+
+    [own] = await recalled(caller)
+    said_at = datetime(2025, 1, 1, 10, 0, 5, tzinfo=UTC)
+    assert (own.created_at, own.valid_from) == (said_at, said_at)
+    assert own.updated_at == engine.now()
+    assert await named_by_messages(caller) == {own.code}
+    assert await recalled(colleague) == ([own] if is_colleagues_too else [])
+    assert await named_by_messages(colleague) == {own.code if is_colleagues_too else None}
+    # It goes with its chat.
+    await end_chat(engine, caller, Ref(id=UUID(thread["id"])))
+    assert await recalled(caller) == []
 
 
 async def test_what_the_user_said_is_learnt_from_once_if_asked(

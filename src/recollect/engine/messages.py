@@ -97,7 +97,7 @@ async def append_within(
     _check(new)
     held = await _held(engine, db, caller, thread)
     client_ids = [each.client_id for each in new if each.client_id is not None]
-    known = await messages.by_client_id(db, caller.workspace_id, held.id, client_ids)
+    known = await messages.by_client_id(db, caller, held.id, client_ids)
     made = _made(held, [each for each in new if each.client_id not in known], engine.now())
     if made:
         await messages.insert(db, caller.workspace_id, held.id, made, engine.now())
@@ -132,7 +132,7 @@ async def list_messages(
             beyond = last.place
         found = await messages.page(
             db,
-            caller.workspace_id,
+            caller,
             located.id,
             beyond=beyond,
             is_newest_first=ask.is_newest_first,

@@ -111,7 +111,7 @@ async def extract_anew(engine: Engine, caller: Caller, ref: Ref) -> Memory:
         memory = await memories.find(db, caller, ref, engine.now())
         if memory is None:
             raise NotFound("memory")
-        said = await messages.of_memory(db, caller.workspace_id, memory.id)
+        said = await messages.of_memory(db, caller, memory.id)
     source = "\n\n".join(each.content for each in said) or memory.quote or memory.content
     told = await synthesise(engine, caller, source)
     is_synthesised = bool(memory.metadata.get(SYNTHESISED))
@@ -179,7 +179,7 @@ async def _message(engine: Engine, caller: Caller, name: str) -> Message:
     async with engine.reading(caller) as db:
         found = await messages.find(db, caller, ref, engine.now()) if ref else None
         if found is None and caller.thread_id:
-            known = await messages.by_client_id(db, caller.workspace_id, caller.thread_id, [name])
+            known = await messages.by_client_id(db, caller, caller.thread_id, [name])
             found = known.get(name)
     if found is None or found.thread_id != caller.thread_id:
         raise NotFound("message")

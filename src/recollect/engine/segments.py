@@ -179,7 +179,7 @@ async def regenerate(engine: Engine, caller: Caller, ref: Ref) -> Made:
     for _ in range(_TRIES):
         async with engine.reading(caller) as db:
             memory = await _existing(engine, db, caller, ref)
-            said = await messages.of_memory(db, caller.workspace_id, memory.id)
+            said = await messages.of_memory(db, caller, memory.id)
         summary = (
             await summarise(engine, caller.workspace_id, said)
             if said
@@ -192,7 +192,7 @@ async def regenerate(engine: Engine, caller: Caller, ref: Ref) -> Made:
             inside = replace(caller, thread_id=memory.thread_id)
             await memories.lock(db, inside, Ref(id=memory.id))
             memory = await _existing(engine, db, caller, Ref(id=memory.id))
-            still = await messages.of_memory(db, caller.workspace_id, memory.id)
+            still = await messages.of_memory(db, caller, memory.id)
             if _marks(still) != _marks(said):
                 continue
             after = await _rewrite(engine, db, caller, memory, summary, moved)
@@ -251,9 +251,7 @@ async def plan(engine: Engine, caller: Caller, thread: Ref, rules: Rules) -> lis
         located = await located_thread(engine, db, caller, thread)
     while True:
         async with engine.reading(caller) as db:
-            said = await messages.page(
-                db, caller.workspace_id, located.id, beyond=beyond, limit=_AHEAD
-            )
+            said = await messages.page(db, caller, located.id, beyond=beyond, limit=_AHEAD)
         found = await _cuts(engine, caller.workspace_id, said, rules)
         begin = 0
         for cut in found:
@@ -291,9 +289,7 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
             if held is None or rules is None:
                 await segments.schedule(db, caller.workspace_id, thread_id, None)
                 return
-            said = await messages.page(
-                db, caller.workspace_id, thread_id, beyond=held.frontier, limit=_AHEAD
-            )
+            said = await messages.page(db, caller, thread_id, beyond=held.frontier, limit=_AHEAD)
         found = await _cuts(engine, caller.workspace_id, said, rules)
         if not found:
             found = _silence(engine, held, said, rules)
@@ -393,9 +389,7 @@ async def _close(
         held = await messages.hold(db, caller, Ref(id=thread_id), engine.now())
         if held is None or held.frontier != frontier:
             return False
-        still = await messages.page(
-            db, caller.workspace_id, thread_id, beyond=frontier, limit=len(said)
-        )
+        still = await messages.page(db, caller, thread_id, beyond=frontier, limit=len(said))
         if _marks(still) != _marks(said):
             return False
         await _keep(engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True)
@@ -435,6 +429,8 @@ async def _keep(
     is_cut: bool,
 ) -> Memory:
     now = engine.now()
+    # As everywhere: a memory is as old as what it tells. One made by hand was made when it was.
+    said_at = min(said[-1].created_at, now)
     memory = Memory(
         id=new_memory_id(),
         code=new_code(),
@@ -442,15 +438,15 @@ async def _keep(
         org_id=caller.org_id,
         user_id=held.user_id or caller.user_id,
         content=summary.text,
-        created_at=now,
+        created_at=said_at if is_cut else now,
         updated_at=now,
         project_id=held.project_id,
         agent_id=held.agent_id,
         thread_id=held.id,
         thread_code=held.code,
         subject=held.subject,
-        valid_from=now,
-        scope=Scope.THREAD,
+        valid_from=said_at,
+        scope=_scope_of(held) if is_cut else Scope.THREAD,
         origin=Origin.USER if reason is Reason.USER else Origin.AUTO,
         origin_label=None if reason is Reason.USER else _ACTOR,
         reason=reason,
@@ -497,7 +493,7 @@ async def _rewrite(
 
 
 async def _made(db: Db, caller: Caller, memory: Memory) -> Made:
-    said = await messages.of_memory(db, caller.workspace_id, memory.id)
+    said = await messages.of_memory(db, caller, memory.id)
     attached = await files.of_messages(db, caller.workspace_id, [each.id for each in said])
     embedding = await vectors.of_memory(db, caller.workspace_id, memory.id)
     return Made(memory, said, attached, embedding)
@@ -510,7 +506,7 @@ async def _counted(db: Db, workspace_id: WorkspaceId, found: Sequence[Memory]) -
 
 async def _named(db: Db, caller: Caller, thread_id: ThreadId, refs: Sequence[Ref]) -> list[Message]:
     """The named messages, each once, in chat order; all of them must be of this thread."""
-    found = await messages.find_all(db, caller.workspace_id, thread_id, refs)
+    found = await messages.find_all(db, caller, thread_id, refs)
     ids: set[UUID] = {each.id for each in found}
     if not refs or not all(
         ref.id in ids or any(ref.code and each.code.startswith(ref.code) for each in found)
@@ -533,6 +529,13 @@ async def _held(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Held:
     if held is None:
         raise NotFound("chat")
     return held
+
+
+def _scope_of(held: Held) -> Scope:
+    """Who shall find a stretch: those in its chat, and of a history brought along its user too."""
+    if not held.is_imported or held.user_id is None or held.project_id:
+        return Scope.THREAD
+    return Scope.WORKSPACE if held.is_for_all else Scope.GLOBAL
 
 
 def _marks(said: Sequence[Message]) -> list[tuple[UUID, datetime | None]]:

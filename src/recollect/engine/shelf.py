@@ -163,7 +163,7 @@ async def examine(engine: Engine, caller: Caller, ref: Ref) -> Detail:
         memory = await memories.find(db, caller, ref, now)
         if memory is None:
             raise NotFound("memory")
-        said = await messages.of_memory(db, caller.workspace_id, memory.id)
+        said = await messages.of_memory(db, caller, memory.id)
         older = await shelf.replaced_by(db, caller, memory.id)
         newer = [memory.superseded_by] if memory.superseded_by else []
         tied = await links.touching(db, caller.workspace_id, [memory.id], _MOST_LINKS)

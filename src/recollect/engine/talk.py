@@ -26,7 +26,7 @@ from recollect.engine.messages import ListMessages, list_messages
 from recollect.engine.threads import OpenThread, get_thread, open_thread
 from recollect.engine.turn import Ask, Mode
 from recollect.errors import Conflict, Invalid, NotFound
-from recollect.store import idempotency, memories, threads
+from recollect.store import idempotency, memories, segments, threads
 
 AGENT = "dashboard"
 PLAIN = "chat"
@@ -97,7 +97,8 @@ async def list_talks(
 async def end_chat(engine: Engine, caller: Caller, ref: Ref) -> None:
     """Delete a chat with all that was said in it; what the workspace learnt there stays.
 
-    What was remembered of the chat for itself alone goes with it: nobody could see it any more.
+    What was remembered of the chat for itself alone goes with it: nobody could see it any more. So
+    do the summaries of a chat that came from elsewhere.
     """
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
@@ -108,7 +109,8 @@ async def end_chat(engine: Engine, caller: Caller, ref: Ref) -> None:
         inside = replace(caller, thread_id=thread.id)
         ids = await memories.ids_of_thread(db, inside, thread.id)
         known = await memories.find_all(db, inside, ids, engine.now(), HISTORY)
-        own = [each.id for each in known.values() if each.scope is Scope.THREAD]
+        cut = await segments.cut_memories(db, caller.workspace_id, thread.id)
+        own = [each.id for each in known.values() if each.scope is Scope.THREAD or each.id in cut]
         await remove_rows(engine, db, inside, own)
         await threads.remove(db, caller.workspace_id, thread.id)
         # Every answer that shows a message of this chat shows the chat as well.

@@ -24,9 +24,9 @@ from recollect.domain import (
 from recollect.store.pool import Db
 from recollect.store.visible import THREAD_IN_SIGHT, in_sight_of
 
-# Everything a `Message` has, where the statement names its workspace as %(workspace_id)s. Of the
-# memory it went into only where whoever sees the thread sees that memory too: everybody's, the
-# thread's own, or that of the project whose thread it is.
+# Everything a `Message` has, where the statement names workspace and user as `in_sight_of` does. Of
+# the memory it went into only where whoever sees the thread sees that memory too: everybody's, the
+# thread's own, that of the project whose thread it is, or the user's.
 COLUMNS = """
     m.id, m.code, m.thread_id, t.code AS thread_code, m.position, m.role, m.content, m.created_at,
     m.author, m.parts, m.metadata, m.client_id, m.edited_at,
@@ -40,6 +40,7 @@ COLUMNS = """
             WHEN 'workspace' THEN true
             WHEN 'thread' THEN made.thread_id = t.id
             WHEN 'project' THEN made.project_id = t.project_id
+            WHEN 'global' THEN made.user_id = %(user_id)s
             ELSE false END
      ORDER BY s.is_cut, made.created_at DESC, made.id DESC
      LIMIT 1
@@ -68,6 +69,9 @@ class Held:
     user_id: UserId | None
     project_id: ProjectId | None
     agent_id: AgentId | None
+    # A conversation of another system, and whether the whole workspace shall remember it.
+    is_imported: bool
+    is_for_all: bool
 
     @property
     def frontier(self) -> Place | None:
@@ -80,6 +84,8 @@ class Held:
 _HOLD = f"""
     SELECT t.id, t.code, t.subject, t.last_position, t.segmented_at, t.segmented_position,
         t.heard_at, t.user_id, t.project_id, t.agent_id,
+        t.metadata ? 'imported_from' AS is_imported,
+        t.metadata @> '{{"scope": "workspace"}}' AS is_for_all,
         (SELECT m.created_at FROM message m
          WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = t.id
          ORDER BY m.created_at DESC, m.position DESC
@@ -183,11 +189,11 @@ _BY_CLIENT_ID = f"""
 
 
 async def by_client_id(
-    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, client_ids: Sequence[str]
+    db: Db, caller: Caller, thread_id: ThreadId, client_ids: Sequence[str]
 ) -> dict[str, Message]:
     """Those of a thread's messages that came with one of these ids of the sender's."""
     values = {
-        "workspace_id": workspace_id,
+        **in_sight_of(caller),
         "thread_id": thread_id,
         "client_ids": list(client_ids),
     }
@@ -219,11 +225,11 @@ _FIND_ALL = f"""
 
 
 async def find_all(
-    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, refs: Sequence[Ref]
+    db: Db, caller: Caller, thread_id: ThreadId, refs: Sequence[Ref]
 ) -> list[Message]:
     """Those of the named messages that are of this thread, each once, in chat order."""
     values = {
-        "workspace_id": workspace_id,
+        **in_sight_of(caller),
         "thread_id": thread_id,
         "ids": [ref.id for ref in refs if ref.id],
         "codes": [ref.code[:12] for ref in refs if ref.code],
@@ -262,7 +268,7 @@ _BACKWARD = f"""
 
 async def page(
     db: Db,
-    workspace_id: WorkspaceId,
+    caller: Caller,
     thread_id: ThreadId,
     *,
     beyond: Place | None = None,
@@ -272,7 +278,7 @@ async def page(
 ) -> list[Message]:
     """Messages of a thread in chat order, or from its end back, from just beyond a place on."""
     values = {
-        "workspace_id": workspace_id,
+        **in_sight_of(caller),
         "thread_id": thread_id,
         "at": beyond.at if beyond else ("infinity" if is_newest_first else "-infinity"),
         "position": beyond.position if beyond else 0,
@@ -348,6 +354,6 @@ _OF_MEMORY = f"""
 """
 
 
-async def of_memory(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> list[Message]:
+async def of_memory(db: Db, caller: Caller, memory_id: MemoryId) -> list[Message]:
     """What a memory was made of, in chat order."""
-    return await _fetch(db, _OF_MEMORY, {"workspace_id": workspace_id, "memory_id": memory_id})
+    return await _fetch(db, _OF_MEMORY, {**in_sight_of(caller), "memory_id": memory_id})

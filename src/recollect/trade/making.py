@@ -103,7 +103,8 @@ class Maker:
                 "code": code_of(thread_id),
                 "name": name or None,
                 "agent": self.source,
-                "metadata": {"imported_from": self.source, **metadata},
+                # Read again when its stretches are remembered: for whom.
+                "metadata": {**metadata, "imported_from": self.source, "scope": self.scope},
                 "user_id": str(self.owner),
                 "created_at": first.isoformat(),
                 "updated_at": (updated_at or last).isoformat(),
