@@ -3,10 +3,10 @@
     .venv/bin/python -m bench.distil --data DIR [--show 20]
 
 DIR holds `realmem/salience.jsonl.gz`. Each message of a user is kept or passed over; kept is a
-message from which at least one memory would be made. Precision, recall and F1 against the messages
-that readers marked as carrying a memory. *Junk* is the share of messages kept in the conversations
-that carry none at all: homework, translations, stories. The rules beside ours: every message; those
-with a first-person word in them.
+message from which at least one memory would be made. Precision, recall, F1 and F0.5 against the
+messages that readers marked as carrying a memory. *Junk* is the share of messages kept in the
+conversations that carry none at all: homework, translations, stories. The rules beside ours: every
+message; those with a first-person word in them.
 """
 
 import argparse
@@ -51,8 +51,16 @@ class Scored:
     @property
     def f1(self) -> float:
         """Both in one number."""
-        both = self.precision + self.recall
-        return 2 * self.precision * self.recall / both if both else 0.0
+        return self._mean(1.0)
+
+    @property
+    def f05(self) -> float:
+        """Both, precision counting twice: what is junk in a memory comes back in every answer."""
+        return self._mean(0.5)
+
+    def _mean(self, beta: float) -> float:
+        both = beta**2 * self.precision + self.recall
+        return (1 + beta**2) * self.precision * self.recall / both if both else 0.0
 
 
 Rule = Callable[[Said], bool]
@@ -93,7 +101,8 @@ def scored(said: Sequence[Said], rule: Rule) -> Scored:
 
 def _row(name: str, found: Scored) -> str:
     return (
-        f"{name:<22}{found.precision:>10.3f}{found.recall:>8.3f}{found.f1:>8.3f}{found.junk:>8.3f}"
+        f"{name:<22}{found.precision:>10.3f}{found.recall:>8.3f}{found.f1:>8.3f}{found.f05:>8.3f}"
+        f"{found.junk:>8.3f}"
     )
 
 
@@ -105,7 +114,7 @@ def main() -> None:
     asked = parser.parse_args()
     said = read(asked.data)
     print(f"{len(said)} messages, {sum(each.is_worth_it for each in said)} carry a memory\n")
-    print(f"{'':<22}{'precision':>10}{'recall':>8}{'F1':>8}{'junk':>8}")
+    print(f"{'':<22}{'precision':>10}{'recall':>8}{'F1':>8}{'F0.5':>8}{'junk':>8}")
     for name, rule in RULES.items():
         print(_row(name, scored(said, rule)))
     personas = defaultdict[str, list[Said]](list)

@@ -35,13 +35,16 @@ _OPENING = re.compile(
     r"^(?:(?:well|oh|ah|so|and|but|also|actually|by the way|btw|fyi|yes|yeah|yep|alright|sorry|hi|"
     r"hello|hey|good (?:morning|evening)|exactly|perfect|great|thanks|thank you|okay|ok|sure|"
     r"for your information|just so you know|please (?:remember|note)(?: that)?|remember(?: that)?|"
-    r"note that|correction)\b[\s,.!:;-]*|(?:no|right|now|then|fine|good|my (?:guy|friend|man|dear|"
+    r"note that|correction|honestly|to be honest|no (?:worries|problem|need to worry)"
+    r"|g'day)\b[\s,.!:;-]*"
+    r"|(?:no|nah|look|right|righto|now|then|fine|good|my (?:guy|friend|man|dear|"
     r"brother|sister)|bro|man|mate)[,.!:;-]\s*)+",
     re.IGNORECASE,
 )
 # Two statements joined by "and" are two statements.
 _SENTENCES = re.compile(
-    r"(?<=[.!?])\s+(?=[A-Z\"“'(])|\n+|(?<=[.!?])\s*$|,? and (?=(?:I|my)\b)|; (?=(?:I|my)\b)",
+    r"(?<=[.!?])(?<!\bMr\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bMrs\.)(?<!\be\.g\.)(?<!\bi\.e\.)"
+    r"\s+(?=[A-Z\"“'(])|\n+|(?<=[.!?])\s*$|,? and (?=(?:I|my)\b)|; (?=(?:I|my)\b)",
     re.IGNORECASE,
 )
 _LIST_MARK = re.compile(r"^\s*(?:[-*•>]|\d+[.)])\s+|^#+\s")

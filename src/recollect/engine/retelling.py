@@ -43,7 +43,8 @@ _PERSONS = [
     (r"\bme\b", "{who}"),
 ]
 _VERB = re.compile(
-    r"\bI((?: (?:\w+ly|also|just|still|now|always|never|usually|really|often))*) (\w+)\b"
+    r"\bI((?: (?:\w+ly|also|just|still|now|always|never|usually|really|often))*) "
+    r"(\w+(?:'\w+)?)\b"
 )
 # These keep their form: what helps another verb, and the past where no ending shows it.
 _UNCHANGED = _words(
@@ -55,6 +56,9 @@ _UNCHANGED = _words(
     "spent split spoke spread stole stood struck stuck swam swore swung taught thought threw "
     "told took tore understood was went were will woke won won't wore would wouldn't wrote"
 )
+
+
+_NEGATED = {"don't": "does not", "haven't": "has not"}
 
 
 # What somebody says for several, or asks for, is told in their words.
@@ -86,6 +90,8 @@ def third_person(sentence: str, speaker: str) -> str:
 
 def _conjugated(verb: str) -> str:
     lowered = verb.lower()
+    if lowered in _NEGATED:
+        return _NEGATED[lowered]
     is_past = lowered.endswith("ed") and not lowered.endswith("eed")
     if lowered in _UNCHANGED or is_past or lowered.endswith("n't"):
         return verb

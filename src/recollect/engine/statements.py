@@ -59,7 +59,8 @@ _PLAIN = [
     ),
     _rule(
         "instruction",
-        r"^(?:please\ |from\ now\ on,?\ |in\ future,?\ )*(?:always|never)\ \w+|\bfrom\ now\ on\b"
+        r"^(?:please\ |from\ now\ on,?\ |in\ future,?\ )*(?:always|never)\ (?!\w+(?:ly|ed)\b"
+        r"|got|had|been|was|mind)\w+|\bfrom\ now\ on\b"
         r"|\bI\ (?:want|need|would\ like|'d\ like)\ you\ to\ (?:always|never)\b",
     ),
 ]
@@ -77,9 +78,17 @@ _KNOWN = [
         rf"{_I}(?:'ve|\ have)?{_ADVERBS}\ (?:decided|chosen|chose|choose|agreed|agree\ to|settled"
         r"|opted|picked|pick|committed|confirmed|approved|cancell?ed|postponed|switched|swapped)\b"
         rf"|{_I}(?:'ll|\ will)\ (?:go\ with|stick\ (?:to|with)|take\ the|use|skip|drop|keep)\b"
-        r"|^(?:ok(?:ay)?,?\ |so,?\ |then,?\ )?let's\ (?:go\ with|use|stick\ (?:to|with)|switch|swap"
-        r"|keep\ (?!the\ momentum|going|moving|it|this)|make\ it\ (?!happen|work|quick)"
+        r"|^(?:ok(?:ay)?,?\ |so,?\ |then,?\ |for\ [^,]{2,60},\ )?let's\ (?:definitely\ |just\ "
+        r"|actually\ )*"
+        r"(?:go\ with|go\ for|use|stick\ (?:to|with)|switch|swap|lock\ in|aim\ for|try\ for|book"
+        r"|set\ the"
+        r"|move\ (?:it\ )?to|push\ (?:it\ )?(?:to|back)|reschedule|ditch|hold\ off\ on"
+        r"|put\ .{2,40}\ on\ hold"
+        r"|keep\ (?!the\ momentum|this\ momentum|going|moving|it|this)|make\ it\ (?!happen|work"
+        r"|quick)"
         r"|schedule|postpone|skip|drop|prioriti[sz]e|focus\ on|start\ with|call\ it)\b"
+        r"|(?:^|,\ |\bso\ )[\w.'&\"* -]{2,40}\ it\ is[.!]?$|^for\ [^,]{2,60},\ it\ (?:has"
+        r"|needs)\ to\ be\b"
         r"|\bconsider\ .{2,60}\b(?:confirmed|done|approved|locked|agreed|underway)\b"
         r"|^(?:the\ |our\ )?[\w.'\"-]+(?:\ [\w.'\"-]+){0,6}\ (?:is\ |are\ )?(?:confirmed|approved"
         r"|finali[sz]ed|cancell?ed|postponed|locked\ in|on\ hold|paused|agreed)\b",
@@ -123,23 +132,117 @@ _OTHERWISE = [
     _rule(
         "fact",
         r"\b(?:the|our|my)\ (?:\w+\ ){0,3}(?:deadline|meeting|appointment|launch|flight|exam"
-        r"|interview|wedding|budget|stack|database|team|address|phone\ number|email)"
-        r"(?:\ is|\ are|\ has|\ will|\ meets|\ costs|'s)\b",
+        r"|interview|wedding|budget|stack|database|team|address|phone\ number|email|total|rent|test"
+        r"|course|trip|party|operation|surgery)"
+        r"(?:\ [^.,;]{1,60},?)?(?:\ is|\ are|\ has|\ will|\ meets|\ costs|'s)\b",
+    ),
+    # Those whom everybody has one of are the speaker's own.
+    _rule(
+        "fact",
+        r"^(?:the\ )?(?:wife|missus|husband|kids|boss|doc|doctor|landlord|baby|dog|cat|family|boys"
+        r"|girls)(?:'s|'re|\ (?:is|are|was|were|says?|said|wants?|has|have|had|needs?|will|can't"
+        r"|don't"
+        r"|doesn't|got|told|thinks?|just))\b",
+    ),
+    # Of themselves, as in a diary: "Hurt my back on Monday", "Feeling better after the flu".
+    _rule(
+        "fact",
+        r"^(?:(?:just|still|also|already|only|finally)\ )*(?:feeling|woke\ up|got\ (?!it|that|you"
+        r"|to\b)"
+        r"|had|been|finished|completed|started|submitted|booked|paid|bought|moved|signed|hurt|broke"
+        r"|lost|done|tried|went|quit|joined|switched|decided|planning|thinking\ of|hoping\ to"
+        r"|trying\ to"
+        r"|working\ on|struggling|training|studying|learning|can't|couldn't|wanted\ to|allergic"
+        r"|based\ in|born)\b",
     ),
 ]
+
+# What a sentence is made of besides: grammar, light verbs, and words that fit any talk.
+_EMPTY = frozenset(
+    """
+    a about absolutely actually after again all almost already also although always am an and
+    another any anything are around as at back basically be because been before being best better
+    bit both but by can can't cannot come coming could couldn't day definitely did didn't do does
+    doesn't doing don't done down each else even ever every everything exactly feel feeling few
+    for from fully get gets getting go goes going gone gonna good got gotta great guy had
+    happy has have having he her here him his honestly how i i'd i'll i'm i've if in into is it
+    it's its just keep know last later let let's like little long lot lots made make makes making
+    man many mate may me mean might mine moment more most move much must my myself need needs never
+    next no not nothing now of off ok okay on once one ones only onto or other our ours out over
+    own part place point pretty proper properly put quite ready real really right said same say
+    see she should so some something soon start started still stuff such sure take takes tell than
+    that that's the their them then there these they thing things think this those though through
+    till time to today together told too took totally try trying under until up us use
+    using usually very want wants was way we we'd we'll we're we've well went were what when where
+    which while who whole why will with won't would wouldn't yeah yes you you're your
+    """.split()  # noqa: SIM905 - readable as words
+)
+_TOKEN = re.compile(r"[\w']+")
+# What somebody is, does as a habit, wants or has a date for is worth keeping in two words that say
+# something; how they are and what they are doing only if it says more than that.
+_LASTING = re.compile(
+    r"\b(?:I'm|I\ am|we're|we\ are)\ (?:an?|the|from|in|on)\b"
+    r"|^(?:I|we)\ (?!have|had|got|need|want|can\b|could|will|am|are|was|were|went|did|do\b)\w+\b"
+    r"|\b(?:I|we)(?:\ \w+ly|\ just|\ also)*\ (?:need|want|can't|cannot|don't)\ (?!to\b)\w+"
+    r"|\bmy\ (?:\w+\ ){1,3}(?:is|are)\ (?!now|still|just|so)",
+    re.IGNORECASE | re.VERBOSE,
+)
+# What is done within the day is over before anybody asks.
+_AT_ONCE = re.compile(
+    r"\b(?:now|right\ away|straight\ away|immediately|tonight|today|asap|this\ (?:morning|afternoon"
+    r"|evening|arvo)|in\ a\ (?:minute|moment|bit|sec|second))\b",
+    re.IGNORECASE | re.VERBOSE,
+)
+_WHEN = re.compile(r"\btomorrow\b|\bnext\ \w+|\b\w+day\b|\d", re.IGNORECASE | re.VERBOSE)
+# What hangs on something else is not settled.
+_HANGS = re.compile(
+    r"^(?:once|when|until|unless|as\ soon\ as|the\ moment)\b|\bonce\ (?:I|we|they|it)",
+    re.IGNORECASE | re.VERBOSE,
+)
+_LEAST = 3
+_LEAST_LASTING = 2
+
+
+def _says_enough(sentence: str, rule: Rule) -> bool:
+    """Whether a statement names something: "I'm on it now" names nothing."""
+    if rule.category == "preference":
+        return True
+    if rule.category in {"plan", "goal"} and _AT_ONCE.search(sentence):
+        return False
+    if rule.category in {"plan", "decision"} and _HANGS.search(sentence):
+        return False
+    told = {word for word in map(str.lower, _TOKEN.findall(sentence)) if word not in _EMPTY}
+    if rule.category == "decision":
+        return bool(told)
+    is_lasting = rule.category == "goal" or _LASTING.search(sentence) or _WHEN.search(sentence)
+    return len(told) >= (_LEAST_LASTING if is_lasting else _LEAST)
+
 
 # Questions, requests, guesses and quotations state nothing.
 _SILENT = re.compile(
     r"""\?["'”)\s]*$
     | ^(?:(?:now|then|next|also|and|so|first)\ )*(?:if|suppose|imagine|assume|what|when|where|who
-        |whose|which|why|how|can|could|would|should|do|does|did|is|are|will|translate
+        |whose|which|why|how|can(?!'t)|could(?!n't)|would|should|do|does|did|is|are|will|translate
         |summari[sz]e|write|rewrite|explain|give|tell|list|show|act\ as|pretend|you|create
         |generate|make|add|change|fix|help|describe|draft|compare|provide|find|convert|improve
         |include|analy[sz]e|answer|ask|review|reply|respond|try|update|continue|repeat|put|don't
         |do\ not|stop|no\ need|no\ more|let\ me|remove|refer|format|revise|rephrase|expand
-        |get\ me|bring|send|remind|lets\ take|please\ (?!remember|note)\w+)\b(?!\ of\ course)
+        |get|bring|send|remind|lets\ take|implement|identify|point|see|grab|hit|look|check|use
+        |work|be|follow|conduct|figure|name|choose|select|define|assuming|glad|stoked|here\ (?:is
+        |are)|please\ (?!remember|note)\w+)\b
+        (?!\ of\ course)
+    | ^(?:I|we)(?:'d|\ would)\ (?!like|love|prefer|rather)
+    | \b(?:is|are|was|called|named|titled|as|the|of|my|our|an?)\s*[.,:;]*$
+    | ^\d+\ (?-i:[A-Z])
+    | ^(?:(?:this|our|the|that)\ (?:chat|conversation|discussion|talk)|no|good\ to|looking\ forward
+        |come\ on|reckon|hopefully)\b
+    | \b(?:sound|look|seem)s?\ like\b
+    | ^let's\ (?:see|get|go\b(?!\ (?:with|for))|do\ (?:it|this)|continue|talk|hear|dive
+        |make\ (?:it|this
+        |that)\ happen|keep\ (?:the|this|it|going|moving))
     | \b(?:can|could|should|do|does|did|would|am|are|is|may|might|must|what|how|like)\ (?:I|we)\b
-    | \bI(?:'d|\ would)?(?:\ \w+ly|\ also|\ just)*\ (?:think|guess|suppose|wonder|doubt|believe
+    | \bI(?:'d|\ would)?(?:\ \w+ly|\ also|\ just)*\ (?:think|thought|reckon|reckoned|guess|suppose
+        |wonder|doubt|believe
         |assume|imagine|bet|feel\ like|was\ (?:wondering|thinking\ (?:if|of\ asking)))\b
     | \bI\ (?:like|love)\ (?:that|this|it|your|the\ (?:idea|sound|direction)|how|where)\b
     | \b(?:I|we)\ (?:have|had|got|have\ got)\ (?:an?\ (?:question|quick|error|request|task\ for)
@@ -151,23 +254,35 @@ _SILENT = re.compile(
 
 # Talk about the talk: greetings, thanks, understanding, promises to be back, complaints.
 _TALK = re.compile(
-    r"""\bI(?:\ (?:really|also|just|do|can|already|totally|fully))*\ (?:see|hear|understand
-        |get\ (?:it|that)|got\ (?:it|that)|agree|appreciate|apologi[sz]e|mean|meant|said|say|told
+    r"""\bI(?:\ (?:really|also|just|do|can|already|totally|fully))*\ (?:see|hear|heard|understand
+        |get\ (?:it|that|the)|got\ (?:it|that)|agree|appreciate|apologi[sz]e|mean|meant|said|say
+        |told
         |tell
         |asked|ask|mentioned|repeat|insist|promise|swear|know\ (?:that|it|this|what|how|why|I|we|the
         |right|but)|beg|thank|hope\ (?:this|that|it|so)|trust|explicitly|specifically|misspoke
         |misunderstood|can\ (?:see|work\ with))\b
     | \b(?:I'm|I\ am|we're|we\ are)(?:\ \w+ly|\ all|\ also|\ just|\ now|\ so|\ very
         |\ still)*\ (?:not\ sure|unsure|sorry|wondering|curious|asking|saying|talking|telling
-        |listening|glad|happy|ready(?!\ to\ (?:start|begin|build|launch|commit|set\ up|move))
+        |listening|glad|happy|ready(?!\ to\ (?:start|begin|build|launch|commit|set\ up))
         |pleased|impressed|excited|interested\ in\ (?:hearing|knowing)|here|fine|good|okay|back
         |done|all\ ears|all\ set|set|on\ it|on\ board|in|with\ (?:it|this|that)|aligned
-        |trying\ to\ (?:figure|understand|say)|looking\ forward|following|eager)\b
+        |trying\ to\ (?:figure|understand|say)|looking\ forward|following|eager|off|heading|waiting
+        |standing\ by|coming|sending|leaving|not\ (?:going\ anywhere|leaving|here|repeating|closing
+        |talking|asking|sitting|gonna|going\ to)|always\ ready|on\ (?:the\ same|track|top\ of
+        |standby)
+        |going\ in\ circles|gonna\ (?:head|hit|grab|go|get)
+        |keen\ to\ (?:see|hear|know|get|start)|going\ to\ (?:hit|do|try|check
+        |look))\b
+    | \b(?:I|we)\ (?:don't|do\ not)\ have\ (?:the\ |any\ |all\ )?(?:time|day|patience)\b
+    | \bwast(?:e|ing)\ (?:of\ )?(?:my|our|any)?\ ?time\b
+    | (?:^|[,;]\ |\b(?:and|but|so)\ )(?:I|we)(?:'ve|\ have)?(?:\ \w+ly|\ already
+        |\ just)*\ (?:gone\ through
+        |looked\ (?:at|over)|been\ looking\ at|talked|spoke|spoken|discussed|covered|went\ over)\b
     | \b(?:I'll|I\ will|we'll|we\ will)(?:\ also|\ just|\ definitely|\ then)*\ (?:let|hit
         |get\ back|be\ (?:back|waiting|sure|here|in\ touch)|tell|wait|see|look|check\ (?:it|this
         |that|them|back)|review|try\ (?:it|this|that)|give\ (?:it|this|that)|take\ (?:it|a\ look
         |this)|keep\ (?:it|this|that|an\ eye)|do\ (?:it|that|this)|go\ (?:over|through)|talk
-        |update|report|come\ back)\b
+        |update|report|come\ back|provide|input|send|share|paste|refer|message|continue)\b
     | \b(?:I|we)(?:'d)?(?:\ \w+ly|\ also|\ just|\ would)*\ (?:need|want|like|expect
         |would\ like)\ (?:it|this|that|them|these|those|to\ (?:see|know|hear|understand|ask
         |make\ sure|be\ (?:sure|clear))|an?\ (?:answer|summary|list|draft|example|code|script
@@ -183,12 +298,18 @@ _MATERIAL = re.compile(
     r"""^(?:(?:can|could|would)\ you\ (?:please\ )?|please\ |now,?\ )?(?:translate|summari[sz]e
         |rewrite|rephrase|paraphrase|proofread|expand|shorten|edit\ (?:this|the)
         |correct\ (?:this|the)|improve\ (?:this|the)|reply|respond\ to
-        |write\ an?\ (?:\w+\ )?(?:email|reply|response
-        |letter)|continue\ the\ story|role-?play|act\ as|pretend|imagine|suppose|(?:you\ are
+        |(?:write|create|draft|generate|make)\ (?:me\ |us\ )?an?\ (?:[\w-]+,?\ ){0,5}?(?:e-?mail
+        |reply
+        |response|letter|post|paragraph|blog|article|essay|story|script|description|tagline|bio
+        |speech
+        |poem|song|tweet|caption|slide)|continue\ the\ story|role-?play|act\ as|pretend|imagine
+        |suppose|assume|assuming|(?:you\ are
         |you're)\ (?:an?|the)|ignore)\b
     | \b(?:the\ following|below\ is|here\ is\ the|this\ is\ the)\ (?:\w+\ ){0,3}(?:text|email
         |article|code|content|essay|story|script|paragraph|message|transcript|passage|prompt
-        |data)\b""",
+        |data|interview)\b
+    | \bI\ want\ you\ to\ act\ as\b | ^[\w.]+(?:\ [\w.]+){0,2}\s+\d{1,2}:\d{2}(?::\d{2})?$
+    | ^(?:interviewer|interviewee|speaker\ \d+|narrator)\b.{0,40}:""",
     re.IGNORECASE | re.VERBOSE,
 )
 _TO_YOU = re.compile(r"\b(?:you|your|yours|you're|you've|you'll|you'd|yourself)\b", re.IGNORECASE)
@@ -208,7 +329,8 @@ def rule_for(sentence: str) -> Rule | None:
         return plain
     if _TALK.search(sentence) or _TO_YOU.search(sentence):
         return None
-    return _first(_KNOWN, sentence) or _first(_OTHERWISE, sentence)
+    found = _first(_KNOWN, sentence) or _first(_OTHERWISE, sentence)
+    return found if found and _says_enough(sentence, found) else None
 
 
 def _first(rules: list[Rule], sentence: str) -> Rule | None:
