@@ -1,6 +1,6 @@
 """Turns whose outcome is distilled: deep thought, research, compaction; told to who waits."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from recollect.engine.distiller import Candidate, concluded
 from recollect.engine.inject import Remembered
 from recollect.engine.learn import learn_now
 from recollect.engine.learning import HELD
-from recollect.engine.turn import Ask, Begun, Object, Ran, Sink, run_turn
+from recollect.engine.turn import Ask, Begun, Object, Piece, Ran, Sink, run_turn
 from recollect.store.lessons import Lesson
 from tests.support.chats import new_chat
 from tests.support.clock import Clock
@@ -48,7 +48,7 @@ class Watcher(Sink):
     async def begin(self, begun: Begun) -> None:
         self.events.append("begin")
 
-    async def chunk(self, chunk: Object | None, raw: bytes | None) -> None:
+    async def chunks(self, pieces: Sequence[Piece]) -> None:
         pass
 
     async def ran(self, ran: Ran) -> None:

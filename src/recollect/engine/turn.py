@@ -7,7 +7,8 @@ what the client sees, each in the spelling of its route.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -33,7 +34,7 @@ from recollect.models import sse
 from recollect.models.chat import CHAT, Answer, Route, Usage, usage_of
 from recollect.models.faults import NotUnderstood, TooSlow
 from recollect.store import injections
-from recollect.store.injections import Hidden
+from recollect.store.injections import Hidden, Injection
 from recollect.store.lessons import Lesson
 from recollect.store.pool import Db, together
 
@@ -111,6 +112,14 @@ class Ran:
     result: str
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a stream; `raw` where it is exactly what the upstream sent."""
+
+    chunk: Object | None
+    raw: bytes | None
+
+
 class Sink(Protocol):
     """Where an answer goes. Exactly one of `refused`, `whole` and `begin` comes first."""
 
@@ -126,8 +135,8 @@ class Sink(Protocol):
         """A stream begins."""
         ...
 
-    async def chunk(self, chunk: Object | None, raw: bytes | None) -> None:
-        """A piece of it; `raw` where it is exactly what the upstream sent."""
+    async def chunks(self, pieces: Sequence[Piece]) -> None:
+        """Pieces of it that arrived together: they can go on together."""
         ...
 
     async def ran(self, ran: Ran) -> None:
@@ -182,6 +191,8 @@ class _Turn:
         self._calls = 0
         self._ours: frozenset[str] = frozenset()
         self._context = Context()
+        # Written down while the model begins to think; before anybody hears an answer.
+        self._keeping: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
         entry = await self._begin()
@@ -199,7 +210,7 @@ class _Turn:
         return cast("list[Object]", found) if isinstance(found, list) else []
 
     async def _begin(self) -> Entry | None:
-        """Recall, then write down in one transaction what was said and that a model is asked."""
+        """Write down what was said and that a model is asked, and recall meanwhile."""
         caller, ask = self._caller, self._ask
         reads = ask.mode.reads and Right.READ in caller.rights
         writes = ask.mode.writes and Right.WRITE in caller.rights
@@ -212,10 +223,29 @@ class _Turn:
             learns=writes,
             turn=uuid4().hex,
         )
-        if reads:
-            self._remembered = await remember(
-                self._engine, caller, self._context, self._messages, seed
-            )
+        recalling = asyncio.ensure_future(self._recall(seed)) if reads else None
+        try:
+            entry, heard = await self._write_down(seed, writes=writes)
+            if recalling:
+                self._remembered = await recalling
+        finally:
+            if recalling:
+                recalling.cancel()
+        if entry is None:
+            self._remembered = replace(self._remembered, state=State.DEGRADED)
+            return None
+        if self._remembered.injection:
+            self._keeping = asyncio.ensure_future(self._keep(self._remembered.injection))
+        if heard:
+            await self._sink.heard(heard, self._remembered)
+        return entry
+
+    async def _recall(self, seed: str) -> Remembered:
+        return await remember(self._engine, self._caller, self._context, self._messages, seed)
+
+    async def _write_down(self, seed: str, *, writes: bool) -> tuple[Entry | None, Message | None]:
+        """In one transaction what was said and that a model is asked; no entry where that fails."""
+        caller = self._caller
         try:
             async with self._engine.writing(caller) as db:
                 heard, lesson = await self._hear(db, seed) if writes else (None, None)
@@ -228,20 +258,21 @@ class _Turn:
                         model=self._route.model,
                         reserved=0,
                     )
-                    if self._remembered.injection:
-                        await injections.put(
-                            db, caller, self._remembered.injection, self._engine.now()
-                        )
                     if lesson:
                         await learn_from(self._engine, db, caller, lesson)
         except Unavailable:
             # Whoever chats does not wait for our database to come back.
             _log.warning("turn.unrecorded")
-            self._remembered = replace(self._remembered, state=State.DEGRADED)
-            return None
-        if heard:
-            await self._sink.heard(heard, self._remembered)
-        return entry
+            return None, None
+        return entry, heard
+
+    async def _keep(self, injection: Injection) -> None:
+        """What the model is told, so that the next request can repeat it."""
+        try:
+            async with self._engine.writing(self._caller) as db:
+                await injections.put(db, self._caller, injection, self._engine.now())
+        except Unavailable:
+            _log.warning("turn.unrecorded")
 
     def _channel(self) -> Channel | None:
         name = self._ask.thread
@@ -286,6 +317,7 @@ class _Turn:
     async def _end(self, entry: Entry | None, *, is_done: bool) -> None:
         if entry is None:
             return
+        await self._settled()
         try:
             async with self._engine.writing(self._caller) as db:
                 await close_entry(self._engine, db, entry, self._usage, is_done=is_done)
@@ -401,12 +433,13 @@ class _Turn:
             else:
                 await self._sink.begin(self._begun(answer))
                 heard = Round(frozenset())
-                async for event in sse.events(answer.chunks):
-                    chunk = _object(sse.data(event))
-                    if chunk:
-                        heard.take(chunk)
-                    await self._sink.chunk(chunk, event)
+                async for events in sse.events(answer.chunks):
+                    pieces = [Piece(_object(sse.data(event)), event) for event in events]
+                    for piece in pieces:
+                        if piece.chunk:
+                            heard.take(piece.chunk)
                     self._said = heard.text
+                    await self._sink.chunks(pieces)
                 self._count(heard.usage_chunk)
 
     async def _whole_relayed(self, answer: Answer) -> None:
@@ -447,21 +480,32 @@ class _Turn:
 
     async def _hear_out(self, answer: Answer, heard: Round, first: Object | None) -> Object | None:
         """Pass on what the client sees of a round; return the first chunk of the turn."""
-        async for event in sse.events(answer.chunks):
-            data = sse.data(event)
-            if data is None:
-                continue
-            if data.strip() == sse.DONE:
+        async for events in sse.events(answer.chunks):
+            pieces: list[Piece] = []
+            is_over = False
+            try:
+                for event in events:
+                    data = sse.data(event)
+                    if data is None:
+                        continue
+                    if data.strip() == sse.DONE:
+                        is_over = True
+                        break
+                    chunk = _object(data)
+                    if chunk is None or "error" in chunk:
+                        raise NotUnderstood
+                    shown = heard.take(chunk)
+                    first = first or chunk
+                    if shown is chunk and heard.is_first:
+                        pieces.append(Piece(chunk, event))
+                    elif shown:
+                        pieces.append(Piece(_as_of(first, shown), None))
+            finally:
+                # What came before something that cannot be understood is the client's.
+                if pieces:
+                    await self._sink.chunks(pieces)
+            if is_over:
                 break
-            chunk = _object(data)
-            if chunk is None or "error" in chunk:
-                raise NotUnderstood
-            shown = heard.take(chunk)
-            first = first or chunk
-            if shown is chunk and heard.is_first:
-                await self._sink.chunk(chunk, event)
-            elif shown:
-                await self._sink.chunk(_as_of(first, shown), None)
         if heard.finish is None:
             raise NotUnderstood
         return first
@@ -556,8 +600,15 @@ class _Turn:
         await self._sink.ran(ran)
         return ran
 
-    def _post(self, body: Object) -> Any:
-        return self._route.chat.post(CHAT, self._encoded(body), self._ask.headers)
+    @asynccontextmanager
+    async def _post(self, body: Object) -> AsyncGenerator[Answer]:
+        async with self._route.chat.post(CHAT, self._encoded(body), self._ask.headers) as answer:
+            await self._settled()
+            yield answer
+
+    async def _settled(self) -> None:
+        if self._keeping:
+            await asyncio.shield(self._keeping)
 
     def _count(self, told: Object | None) -> None:
         usage = told.get("usage") if told else None

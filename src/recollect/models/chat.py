@@ -155,7 +155,7 @@ async def _heard(answer: Answer, tell: Tell) -> Completion:
     said: list[str] = []
     usage, size = Usage(), 0
     finish: Any = None
-    async for event in sse.events(answer.chunks):
+    async for event in _one_by_one(answer.chunks):
         size += len(event)
         if size > MOST_STREAM_BYTES:
             raise NotUnderstood
@@ -177,6 +177,12 @@ async def _heard(answer: Answer, tell: Tell) -> Completion:
     if finish is None:
         raise NotUnderstood  # it fell silent in the middle of a sentence
     return Completion("".join(said), usage, finish != "length")
+
+
+async def _one_by_one(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for events in sse.events(chunks):
+        for event in events:
+            yield event
 
 
 def usage_of(told: Any) -> Usage:

@@ -1,6 +1,6 @@
 """Server-sent events as models stream them: cut out of bytes, not interpreted. Pure."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from recollect.models.faults import NotUnderstood
 
@@ -9,21 +9,23 @@ _LONGEST_EVENT = 8 * 1024 * 1024
 DONE = b"[DONE]"
 
 
-async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Each event with the blank line that ends it, exactly as it came; a rest without end last."""
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    """The events that arrived together, each with the blank line that ends it, exactly as it came.
+
+    A rest without end comes last.
+    """
     buffer = bytearray()
     blanks = (b"\n\n",)
     async for chunk in chunks:
         buffer += chunk
         if b"\r" in chunk:
             blanks = (b"\n\n", b"\r\n\r\n", b"\r\r")
-        while end := _end(buffer, blanks):
-            yield bytes(buffer[:end])
-            del buffer[:end]
+        if found := list(_cut(buffer, blanks)):
+            yield found
         if len(buffer) > _LONGEST_EVENT:
             raise NotUnderstood
     if buffer.strip():
-        yield bytes(buffer)
+        yield [bytes(buffer)]
 
 
 def data(event: bytes) -> bytes | None:
@@ -36,7 +38,16 @@ def data(event: bytes) -> bytes | None:
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines)
 
 
-def _end(buffer: bytearray, blanks: tuple[bytes, ...]) -> int:
+def _cut(buffer: bytearray, blanks: tuple[bytes, ...]) -> Iterator[bytes]:
+    """Every whole event in the buffer, which then holds what is left of it."""
+    begin = 0
+    while end := _end(buffer, begin, blanks):
+        yield bytes(buffer[begin:end])
+        begin = end
+    del buffer[:begin]
+
+
+def _end(buffer: bytearray, begin: int, blanks: tuple[bytes, ...]) -> int:
     """Where the first event ends, behind its blank line; 0 when it does not yet."""
-    ends = [at + len(blank) for blank in blanks if (at := buffer.find(blank)) >= 0]
+    ends = [at + len(blank) for blank in blanks if (at := buffer.find(blank, begin)) >= 0]
     return min(ends, default=0)

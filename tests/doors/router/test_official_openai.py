@@ -1,9 +1,11 @@
 """The official OpenAI client, unmodified: both APIs, streams, tools, hanging up."""
 
+import time
 from collections.abc import Generator
 from typing import Any
 
 import openai
+import psycopg
 import pytest
 from openai import OpenAI
 from pydantic import BaseModel
@@ -109,14 +111,50 @@ def test_a_stream_that_fails_raises(client: OpenAI, endpoint: Endpoint) -> None:
         list(client.chat.completions.create(model="m1", messages=HELLO, stream=True))
 
 
-def test_hanging_up_hangs_up_on_the_model(client: OpenAI, endpoint: Endpoint) -> None:
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_hanging_up_hangs_up_on_the_model_and_loses_nothing(
+    client: OpenAI, endpoint: Endpoint, live: Live, database_url: str, api: str
+) -> None:
+    """The question, as much of the answer as there was, and what is to be learnt stay."""
     endpoint.script = [Raw(Say("One two.").events("m1", with_usage=False)[:2], hangs=True)]
+    asked: Any = [{"role": "user", "content": "I live in Oslo."}]
+    thread = {"X-Recollect-Thread": f"cut {api}"}
 
-    stream = client.chat.completions.create(model="m1", messages=HELLO, stream=True)
-    next(iter(stream))
+    stream: Any = (
+        client.chat.completions.create(
+            model="m1", messages=asked, stream=True, extra_headers=thread
+        )
+        if api == "chat"
+        else client.responses.create(model="m1", input=asked, stream=True, extra_headers=thread)
+    )
+    for event in stream:
+        if "One" in event.model_dump_json():
+            break
     stream.close()
 
     assert endpoint.hung_up.wait(10)
+    with psycopg.connect(database_url, autocommit=True) as db:
+        said = _until_two(db, live)
+        lessons = db.execute(
+            "SELECT text FROM lesson WHERE workspace_id = %s", [live.caller.workspace_id]
+        ).fetchall()
+    assert [row[:2] for row in said] == [("user", "I live in Oslo."), ("assistant", "One")]
+    assert said[1][2]["incomplete"] is True
+    assert lessons == [("I live in Oslo.",)]
+
+
+def _until_two(db: psycopg.Connection[Any], live: Live) -> list[Any]:
+    """What was said in the workspace, once both sides are on the record."""
+    for _ in range(100):
+        said = db.execute(
+            "SELECT role, trim(content), metadata FROM message WHERE workspace_id = %s"
+            " ORDER BY position",
+            [live.caller.workspace_id],
+        ).fetchall()
+        if len(said) == 2:
+            return said
+        time.sleep(0.1)
+    raise AssertionError("The answer was not written down.")
 
 
 def test_models_embeddings_and_errors(client: OpenAI) -> None:

@@ -1,6 +1,7 @@
 """Turns on their way to the page, which listens for as long as it likes."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 import structlog
@@ -15,7 +16,7 @@ from recollect.engine.inject import Remembered
 from recollect.engine.learn import Lesson, learn_now
 from recollect.engine.shelf import shown
 from recollect.engine.talk import Told, shown_of, with_memories
-from recollect.engine.turn import Ask, Begun, Mode, Object, Ran, Sink, run_turn
+from recollect.engine.turn import Ask, Begun, Mode, Object, Piece, Ran, Sink, run_turn
 from recollect.errors import Failure
 from recollect.logs import frames
 
@@ -108,13 +109,13 @@ class _PageSink(Sink):
     async def begin(self, begun: Begun) -> None:
         """The stream began with the question."""
 
-    async def chunk(self, chunk: Object | None, raw: bytes | None) -> None:
+    async def chunks(self, pieces: Sequence[Piece]) -> None:
         """Some more of the answer."""
-        del raw
-        for choice in cast("list[Object]", (chunk or {}).get("choices") or []):
-            text = cast("Object", choice.get("delta") or {}).get("content")
-            if isinstance(text, str) and text:
-                self._delta(text)
+        for piece in pieces:
+            for choice in cast("list[Object]", (piece.chunk or {}).get("choices") or []):
+                text = cast("Object", choice.get("delta") or {}).get("content")
+                if isinstance(text, str) and text:
+                    self._delta(text)
 
     def _delta(self, text: str) -> None:
         self._said += text

@@ -1,7 +1,7 @@
 """`/v1/responses`: the same turns in the spelling of the Responses API, continued by id."""
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -26,7 +26,7 @@ from recollect.engine.responses import (
     get_response,
     keep_response,
 )
-from recollect.engine.turn import Begun, Mode, Ran, run_turn
+from recollect.engine.turn import Begun, Mode, Piece, Ran, run_turn
 from recollect.errors import Invalid
 
 Object = dict[str, Any]
@@ -207,6 +207,7 @@ class ResponseSink(ClosingSink):
         self._number = 0
         self._items = 0
         self._is_streaming = False
+        self._events: list[bytes] = []
 
     async def refused(self, begun: Begun, body: bytes) -> None:
         """The upstream's own words."""
@@ -218,11 +219,11 @@ class ResponseSink(ClosingSink):
         choice = cast("Object", answer["choices"][0])
         message = cast("Object", choice["message"])
         if message.get("content"):
-            await self._say(str(message["content"]))
-        await self._called(
+            self._say(str(message["content"]))
+        self._called(
             [{"index": at, **call} for at, call in enumerate(message.get("tool_calls") or [])]
         )
-        await self._close_all()
+        self._close_all()
         done = self._ended(choice.get("finish_reason"), answer.get("usage"))
         await self._keep(done)
         await self._line.answer(200, downward(begun), encoded(done))
@@ -231,21 +232,23 @@ class ResponseSink(ClosingSink):
         """The lifecycle begins, once."""
         self._is_streaming = True
         await self._line.begin(downward(begun))
-        await self._send("response.created", response=self._response)
-        await self._send("response.in_progress", response=self._response)
+        self._send("response.created", response=self._response)
+        self._send("response.in_progress", response=self._response)
+        await self._flush()
 
-    async def chunk(self, chunk: Object | None, raw: bytes | None) -> None:
-        """A piece of text or of a call."""
-        del raw
-        for choice in cast("list[Object]", (chunk or {}).get("choices") or [])[:1]:
-            delta = cast("Object", choice.get("delta") or {})
-            if delta.get("content"):
-                await self._say(str(delta["content"]))
-            await self._called(cast("list[Object]", delta.get("tool_calls") or []))
+    async def chunks(self, pieces: Sequence[Piece]) -> None:
+        """Pieces of text or of calls."""
+        for piece in pieces:
+            for choice in cast("list[Object]", (piece.chunk or {}).get("choices") or [])[:1]:
+                delta = cast("Object", choice.get("delta") or {})
+                if delta.get("content"):
+                    self._say(str(delta["content"]))
+                self._called(cast("list[Object]", delta.get("tool_calls") or []))
+        await self._flush()
 
     async def ran(self, ran: Ran) -> None:
         """A tool of the server's is shown with its result, as what it is."""
-        await self._close_all()
+        self._close_all()
         item: Object = {
             "id": self._item_id("mcp"),
             "type": "mcp_call",
@@ -256,16 +259,19 @@ class ResponseSink(ClosingSink):
             "error": None,
             "status": "completed",
         }
-        index = await self._add({**item, "output": None, "status": "in_progress"})
-        await self._done(index, item)
+        index = self._add({**item, "output": None, "status": "in_progress"})
+        self._done(index, item)
+        await self._flush()
 
     async def finish(self, reason: str, last: Object, usage: Object | None) -> None:
         """The one end."""
         del last
-        await self._close_all()
+        self._close_all()
+        await self._flush()
         done = self._ended(reason, usage)
         await self._keep(done)
-        await self._send(f"response.{done['status']}", response=done)
+        self._send(f"response.{done['status']}", response=done)
+        await self._flush()
 
     async def failed(self, reply: Reply) -> None:
         """The end of a lifecycle that went wrong."""
@@ -274,7 +280,8 @@ class ResponseSink(ClosingSink):
         failed = {
             **self._response, "status": "failed", "error": error, "output": list(self._output)
         }  # fmt: skip
-        await self._send("response.failed", response=failed)
+        self._send("response.failed", response=failed)
+        await self._flush()
 
     def _item_id(self, prefix: str) -> str:
         """An id that says of which response the item is: a later request may refer to it."""
@@ -291,7 +298,7 @@ class ResponseSink(ClosingSink):
             "usage": usage_shown(usage),
         }
 
-    async def _say(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         if self._text is None:
             self._text = {
                 "id": self._item_id("msg"),
@@ -300,18 +307,18 @@ class ResponseSink(ClosingSink):
                 "role": "assistant",
                 "content": [],
             }
-            index = await self._add(self._text)
-            self._text = {**self._text, "_index": index, "_text": ""}
-            await self._part("response.content_part.added", "")
-        self._text["_text"] += text
-        await self._event_of_text("response.output_text.delta", delta=text, logprobs=[])
+            index = self._add(self._text)
+            self._text = {**self._text, "_index": index, "_parts": []}
+            self._part("response.content_part.added", "")
+        self._text["_parts"].append(text)
+        self._event_of_text("response.output_text.delta", delta=text, logprobs=[])
 
-    async def _called(self, deltas: list[Object]) -> None:
+    def _called(self, deltas: list[Object]) -> None:
         for delta in deltas:
             function = cast("Object", delta.get("function") or {})
             arguments = function.get("arguments") or ""
             if delta["index"] not in self._calls:
-                await self._close_text()
+                self._close_text()
                 new: Object = {
                     "id": self._item_id("fc"),
                     "type": "function_call",
@@ -320,66 +327,72 @@ class ResponseSink(ClosingSink):
                     "name": function.get("name") or "",
                     "arguments": "",
                 }
-                self._calls[delta["index"]] = (await self._add(new), new)
+                self._calls[delta["index"]] = (self._add(new), new)
             if arguments:
                 index, item = self._calls[delta["index"]]
                 grown = {**item, "arguments": item["arguments"] + arguments}
                 self._calls[delta["index"]] = (index, grown)
-                await self._send(
+                self._send(
                     "response.function_call_arguments.delta",
                     item_id=item["id"],
                     output_index=index,
                     delta=arguments,
                 )
 
-    async def _close_all(self) -> None:
-        await self._close_text()
+    def _close_all(self) -> None:
+        self._close_text()
         for index, call in self._calls.values():
             item = {**call, "status": "completed"}
-            await self._send(
+            self._send(
                 "response.function_call_arguments.done",
                 item_id=item["id"],
                 output_index=index,
                 name=item["name"],
                 arguments=item["arguments"],
             )
-            await self._done(index, item)
+            self._done(index, item)
         self._calls = {}
 
-    async def _close_text(self) -> None:
+    def _close_text(self) -> None:
         if self._text is None:
             return
-        text = self._text["_text"]
-        await self._event_of_text("response.output_text.done", text=text, logprobs=[])
-        await self._part("response.content_part.done", text)
-        item = {name: value for name, value in self._text.items() if name[0] != "_"}
+        text = "".join(self._text["_parts"])
+        self._event_of_text("response.output_text.done", text=text, logprobs=[])
+        self._part("response.content_part.done", text)
+        item = {name: value for name, value in self._text.items() if not name.startswith("_")}
         item = {**item, "status": "completed", "content": [_text_part(text)]}
         index, self._text = self._text["_index"], None
-        await self._done(index, item)
+        self._done(index, item)
 
-    async def _part(self, kind: str, text: str) -> None:
-        await self._event_of_text(kind, part=_text_part(text))
+    def _part(self, kind: str, text: str) -> None:
+        self._event_of_text(kind, part=_text_part(text))
 
-    async def _event_of_text(self, kind: str, **fields: Any) -> None:
+    def _event_of_text(self, kind: str, **fields: Any) -> None:
         assert self._text
         place = {"item_id": self._text["id"], "output_index": self._text["_index"]}
-        await self._send(kind, **place, content_index=0, **fields)
+        self._send(kind, **place, content_index=0, **fields)
 
-    async def _add(self, item: Object) -> int:
+    def _add(self, item: Object) -> int:
         self._output.append(item)
         index = len(self._output) - 1
-        await self._send("response.output_item.added", output_index=index, item=item)
+        self._send("response.output_item.added", output_index=index, item=item)
         return index
 
-    async def _done(self, index: int, item: Object) -> None:
+    def _done(self, index: int, item: Object) -> None:
         self._output[index] = item
-        await self._send("response.output_item.done", output_index=index, item=item)
+        self._send("response.output_item.done", output_index=index, item=item)
 
-    async def _send(self, kind: str, **fields: Any) -> None:
+    def _send(self, kind: str, **fields: Any) -> None:
         if self._is_streaming:
             told = encoded({"type": kind, "sequence_number": self._number, **fields})
             self._number += 1
-            await self._line.write(b"event: " + kind.encode() + b"\ndata: " + told + b"\n\n")
+            self._events.append(b"event: " + kind.encode() + b"\ndata: " + told + b"\n\n")
+
+    async def _flush(self) -> None:
+        """Events that belong together go out together."""
+        if self._events:
+            told, self._events = b"".join(self._events), []
+            await self._line.write(told)
 
 
 def _text_part(text: str) -> Object:

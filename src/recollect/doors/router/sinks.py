@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 import structlog
@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from recollect.doors.front import Reply
 from recollect.doors.router.errors import answer
 from recollect.doors.router.headers import downward
-from recollect.engine.turn import Begun, Ran, Sink
+from recollect.engine.turn import Begun, Piece, Ran, Sink
 from recollect.errors import Failure
 from recollect.logs import frames
 
@@ -157,9 +157,13 @@ class ChatSink(ClosingSink):
         """A stream begins."""
         await self._line.begin(downward(begun))
 
-    async def chunk(self, chunk: Object | None, raw: bytes | None) -> None:
-        """A piece of it."""
-        await self._line.write(raw if raw is not None else event(chunk or {}))
+    async def chunks(self, pieces: Sequence[Piece]) -> None:
+        """Pieces of it, in one go."""
+        await self._line.write(
+            b"".join(
+                event(piece.chunk or {}) if piece.raw is None else piece.raw for piece in pieces
+            )
+        )
 
     async def ran(self, ran: Ran) -> None:
         """A built-in tool leaves no trace here."""
