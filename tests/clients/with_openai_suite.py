@@ -26,9 +26,17 @@ TESTS = "tests/api_resources"
 NAMED = re.compile(r'(?:model=|retrieve\(\s*)"([^"]+)"')
 PYTHON = FETCHED / "venv" / "bin" / "python"
 # Of each file what is served here: no stored completions, no fine-tuned models to delete. Their
-# requests for responses say nothing at all or name what nobody made, and those for embeddings ask
-# for base64 and expect numbers: a stub may answer that, a server does not.
-SERVED = {"chat/test_completions.py": "create", "test_models.py": "retrieve or list"}
+# requests to make a response say nothing at all, and those for raw embeddings ask for base64 and
+# expect numbers, or for one dimension: a stub may answer that, a server does not.
+SERVED = {
+    "chat/test_completions.py": "create",
+    "test_models.py": "retrieve or list",
+    "test_embeddings.py": "test_method_create and not all_params",
+    "test_responses.py": "retrieve and overload_1",
+    "responses/test_input_items.py": "list",
+}
+# The responses that they retrieve.
+KNOWN = ("resp_677efb5139a88190b512bc3fef8e535d", "response_id")
 
 
 @pytest.fixture
@@ -38,6 +46,22 @@ def suite(tmp_path: Path) -> Path:
     with tarfile.open(FETCHED / f"{name}.tar.gz") as source:
         source.extractall(tmp_path, filter="data")
     return tmp_path / name
+
+
+def made_as_theirs(url: str, database_url: str) -> None:
+    """Responses under the ids that they know."""
+    with (
+        openai.OpenAI(api_key="My API Key", base_url=url + "/v1", max_retries=0) as client,
+        psycopg.connect(database_url, autocommit=True) as db,
+    ):
+        for name in KNOWN:
+            made = client.responses.create(model="m1", input="Hello")
+            db.execute("DELETE FROM response WHERE id = %s", [name])
+            db.execute(
+                "UPDATE response SET id = %s, answer = answer || jsonb_build_object('id', %s::text)"
+                " WHERE id = %s",
+                [name, name, made.id],
+            )
 
 
 @pytest.mark.parametrize("file", SERVED)
@@ -57,6 +81,7 @@ def test_openais_own_tests_pass(
             db.execute("UPDATE api_key SET digest = %s WHERE digest = %s", [before, digest])
             own = hashlib.sha256(live.key.encode()).digest()
             db.execute("UPDATE api_key SET digest = %s WHERE digest = %s", [digest, own])
+        made_as_theirs(live.url, database_url)
         ran = subprocess.run(
             [
                 *(str(PYTHON), "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"),

@@ -41,23 +41,33 @@ class Job:
     attempts: int
 
 
+# One that waits already is held, so that nobody claims it before what makes it necessary is there to
+# be seen; many hold it at once. Workers are woken for a new one only: commits that notify wait for
+# each other, and a worker that finds a job held looks again by itself.
 _ENQUEUE = """
-    INSERT INTO job (
-        workspace_id, id, kind, dedupe_key, payload, status, run_after, created_at
-    ) VALUES (
-        %(workspace_id)s, %(id)s, %(kind)s, %(dedupe_key)s, %(payload)s, 'pending',
-        %(run_after)s, %(now)s
+    WITH waiting AS (
+        SELECT FROM job
+        WHERE workspace_id = %(workspace_id)s AND kind = %(kind)s AND dedupe_key = %(dedupe_key)s
+            AND status = 'pending' AND run_after <= %(run_after)s
+        FOR SHARE
+    ), made AS (
+        INSERT INTO job (
+            workspace_id, id, kind, dedupe_key, payload, status, run_after, created_at
+        )
+        SELECT %(workspace_id)s, %(id)s, %(kind)s, %(dedupe_key)s, %(payload)s, 'pending',
+            %(run_after)s, %(now)s
+        WHERE NOT EXISTS (SELECT FROM waiting)
+        ON CONFLICT (workspace_id, kind, dedupe_key) WHERE status = 'pending'
+        DO UPDATE SET run_after = least(job.run_after, EXCLUDED.run_after)
+        RETURNING id
     )
-    ON CONFLICT (workspace_id, kind, dedupe_key) WHERE status = 'pending'
-    DO UPDATE SET run_after = least(job.run_after, EXCLUDED.run_after)
+    SELECT pg_notify(%(channel)s, '') FROM made
 """
 _WAKE = "SELECT pg_notify(%(channel)s, '')"
 
 
 async def enqueue(db: Db, workspace_id: WorkspaceId, new: Sequence[NewJob], now: datetime) -> None:
     """Queue jobs in the caller's transaction: they exist exactly when it commits."""
-    if not new:
-        return
     for job in new:
         await db.execute(
             _ENQUEUE,
@@ -69,9 +79,9 @@ async def enqueue(db: Db, workspace_id: WorkspaceId, new: Sequence[NewJob], now:
                 "payload": Jsonb(dict(job.payload)),
                 "run_after": job.run_after or now,
                 "now": now,
+                "channel": CHANNEL,
             },
         )
-    await db.execute(_WAKE, {"channel": CHANNEL})
 
 
 # Whether a job of this kind is queued, running or buried in the workspace.
