@@ -11,12 +11,13 @@ from typing import Any
 import structlog
 
 from recollect.domain import Caller, Memory, MemoryId, Ref, Right
+from recollect.engine import spaces
 from recollect.engine.builtins import Context
 from recollect.engine.channels import Channel
 from recollect.engine.core import Engine
 from recollect.engine.fence import fenced, new_suffix, stable_suffix, unfenced
 from recollect.engine.prompt import text_of, user_places
-from recollect.engine.recall import Hit, Recall, recall
+from recollect.engine.recall import Hit, Recall, Recalled, recall_within
 from recollect.errors import Unavailable
 from recollect.store import injections, memories
 from recollect.store.injections import Hidden, Injection
@@ -94,14 +95,26 @@ async def _remember(
 ) -> Remembered:
     caller.require(Right.READ)
     places = user_places(messages, seed)
-    async with engine.reading(caller) as db:
+    now_at = len(messages) - 1 if messages and messages[-1].get("role") == "user" else None
+    query = "" if now_at is None else _query(messages[now_at])
+    # Before the transaction: no connection is held while a model thinks.
+    asked = await spaces.embed_query(engine, caller.workspace_id, query) if query else None
+    async with engine.searching(caller, is_filtered=not context.visible.is_open) as db:
         stable = await injections.stable(
             db, caller, context.visible, limit=_MOST_STABLE, now=engine.now()
         )
         placed = await injections.find(db, caller.workspace_id, list(places.values()))
         hidden = await _hidden(db, caller, messages)
         known = await _known(engine, db, caller, context, placed)
-    now_at = len(messages) - 1 if messages and messages[-1].get("role") == "user" else None
+        found = Recalled([], is_degraded=False)
+        if query:
+            ask = Recall(
+                query,
+                limit=_MOST_RECALLED,
+                threshold=engine.injection_floor,
+                wanted=context.visible,
+            )
+            found = await recall_within(engine, db, caller, ask, asked)
     told = {each.id for each in stable}
     blocks: dict[int, str] = {}
     earlier: list[Memory] = []
@@ -112,18 +125,19 @@ async def _remember(
             told |= {each.id for each in shown}
             if shown:
                 blocks[index] = fenced(shown, placed[place].suffix)
-    hits: list[Hit] = []
-    injection, is_degraded = None, False
-    if now_at is not None:
-        hits, is_degraded = await _recalled(engine, caller, context, messages[now_at], told)
-        hits = [hit for hit in hits if not _is_said(hit.memory, context, messages[:now_at])]
+    hits = [
+        hit
+        for hit in found.hits
+        if hit.memory.id not in told and not _is_said(hit.memory, context, messages[:now_at])
+    ]
     recalled = [hit.memory for hit in hits]
+    injection = None
     if now_at is not None and recalled:
         injection = _injection(placed.get(places[now_at]), places[now_at], recalled)
         blocks[now_at] = fenced(recalled, injection.suffix)
     state = State.USED if blocks or stable else State.NONE
     return Remembered(
-        State.DEGRADED if is_degraded else state,
+        State.DEGRADED if found.is_degraded else state,
         fenced(stable, stable_suffix(str(caller.workspace_id), stable)) if stable else None,
         blocks,
         hidden,
@@ -134,22 +148,9 @@ async def _remember(
     )
 
 
-async def _recalled(
-    engine: Engine,
-    caller: Caller,
-    context: Context,
-    message: Message,
-    told: set[MemoryId],
-) -> tuple[list[Hit], bool]:
-    """What is new in this turn and relevant to it, best first; and whether meaning was out."""
-    query = unfenced(text_of(message.get("content")))[:_LONGEST_QUERY].strip()
-    if not query:
-        return [], False
-    ask = Recall(
-        query, limit=_MOST_RECALLED, threshold=engine.injection_floor, wanted=context.visible
-    )
-    found = await recall(engine, caller, ask)
-    return [hit for hit in found.hits if hit.memory.id not in told], found.is_degraded
+def _query(message: Message) -> str:
+    """What the user asks now, without anything of ours."""
+    return unfenced(text_of(message.get("content")))[:_LONGEST_QUERY].strip()
 
 
 def _is_said(memory: Memory, context: Context, earlier: Sequence[Message]) -> bool:

@@ -61,18 +61,25 @@ async def recall(engine: Engine, caller: Caller, ask: Recall) -> Recalled:
     asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
     is_filtered = ask.thread is not None or not ask.wanted.is_open
     async with engine.searching(caller, is_filtered=is_filtered) as db:
-        wanted = await narrowed(db, caller, ask.wanted, ask.thread)
-        if wanted is None:
-            return Recalled([], is_degraded=False)
-        caller = within_thread(caller, wanted)
-        if asked is None:
-            hits = await _by_words(engine, db, caller, ask, wanted, None)
-            return Recalled(hits, is_degraded=await has_meaning(db, caller.workspace_id))
-        hits, some_wait = await _by_meaning(engine, db, caller, ask, wanted, asked)
-        # Those still waiting for their vector can be found by their words until it is there.
-        if some_wait:
-            hits += await _by_words(engine, db, caller, ask, wanted, asked.point.generation)
-            hits.sort(key=lambda hit: -hit.score)
+        return await recall_within(engine, db, caller, ask, asked)
+
+
+async def recall_within(
+    engine: Engine, db: Db, caller: Caller, ask: Recall, asked: Asked | None
+) -> Recalled:
+    """The same in a transaction of the caller's, who has had the query embedded."""
+    wanted = await narrowed(db, caller, ask.wanted, ask.thread)
+    if wanted is None:
+        return Recalled([], is_degraded=False)
+    caller = within_thread(caller, wanted)
+    if asked is None:
+        hits = await _by_words(engine, db, caller, ask, wanted, None)
+        return Recalled(hits, is_degraded=await has_meaning(db, caller.workspace_id))
+    hits, some_wait = await _by_meaning(engine, db, caller, ask, wanted, asked)
+    # Those still waiting for their vector can be found by their words until it is there.
+    if some_wait:
+        hits += await _by_words(engine, db, caller, ask, wanted, asked.point.generation)
+        hits.sort(key=lambda hit: -hit.score)
     return Recalled(hits[: ask.limit], is_degraded=False)
 
 

@@ -41,9 +41,9 @@ class Job:
     attempts: int
 
 
-# One that waits already is held, so that nobody claims it before what makes it necessary is there to
-# be seen; many hold it at once. Workers are woken for a new one only: commits that notify wait for
-# each other, and a worker that finds a job held looks again by itself.
+# One that waits already is held, so that nobody claims it before what makes it necessary is there;
+# many hold it at once. Workers are woken for a new one only: commits that notify wait for each
+# other, and a worker that finds a job held looks again by itself.
 _ENQUEUE = """
     WITH waiting AS (
         SELECT FROM job
