@@ -292,9 +292,7 @@ async def test_what_the_user_said_is_learnt_from_once_if_asked(
         await brought(engine, caller, "claude", path, learns=True)
         await Worker(engine, slots=2).run_until_empty()
 
-    learnt = [
-        each for each in await kept_memories(engine, caller) if each["scope"] == Scope.WORKSPACE
-    ]
+    learnt = [each for each in await kept_memories(engine, caller) if each["quote"]]
     assert [each["quote"] for each in learnt] == ["I live in Oslo."]
     assert learnt[0]["valid_from"].startswith("2025-01-02")
 

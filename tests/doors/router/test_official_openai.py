@@ -134,6 +134,7 @@ def test_hanging_up_hangs_up_on_the_model_and_loses_nothing(
 
     assert endpoint.hung_up.wait(10)
     with psycopg.connect(database_url, autocommit=True) as db:
+        db.execute("SET recollect.reach = 'everywhere'")
         said = _until_two(db, live)
         lessons = db.execute(
             "SELECT text FROM lesson WHERE workspace_id = %s", [live.caller.workspace_id]
