@@ -83,7 +83,7 @@ class Embeddings:
             base = np.random.default_rng(matter).standard_normal(_DIMENSION)
             self._bases[matter] = base / np.linalg.norm(base)
         own = np.random.default_rng(len(text)).standard_normal(_DIMENSION) * 0.03
-        return np.round(self._bases[matter] + own, 4).tolist()
+        return [round(float(each), 4) for each in self._bases[matter] + own]
 
 
 @asynccontextmanager
