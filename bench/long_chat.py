@@ -137,7 +137,6 @@ async def _run(count: int, given: Path | None) -> None:
             try:
                 with await asyncio.to_thread(attach, place.data_dir) as attached:
                     await _segmented(server, endpoint, attached.admin_url, count)
-                    await settle.quiet(attached.admin_url)
                 made = await _pages(server, chat, key, count)
                 await _searches(server, chat, key, made)
                 print(f"peak of the server: {_peak_mib(server):.0f} MiB")

@@ -24,6 +24,8 @@ class Asked:
     path: str
     headers: dict[str, str]
     body: bytes
+    # Address and port: one connection, one port.
+    client: tuple[str, int]
 
     @property
     def json(self) -> Object:
@@ -187,7 +189,7 @@ class Endpoint:
             }
             await _send(send, 200, "application/json", {}, [json.dumps(listed).encode()])
             return
-        asked = Asked(scope["path"], headers, body)
+        asked = Asked(scope["path"], headers, body, (scope["client"][0], scope["client"][1]))
         self.asked.append(asked)
         script = self.script.pop(0) if self.script else self.otherwise
         reply = script if isinstance(script, (Say, Raw)) else script(asked)

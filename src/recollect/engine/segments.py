@@ -50,7 +50,7 @@ from recollect.models.embed import Embedder, Purpose
 from recollect.store import files, jobs, memories, messages, segments, vectors, words
 from recollect.store.jobs import NewJob
 from recollect.store.messages import Held
-from recollect.store.pool import Db
+from recollect.store.pool import Db, together
 from recollect.store.segments import Segment
 
 _ACTOR = "segmenter"
@@ -121,9 +121,10 @@ async def make_memory(engine: Engine, caller: Caller, thread: Ref, ask: MakeMemo
     async with engine.writing(caller) as db:
         held = await _held(engine, db, caller, Ref(id=located.id))
         said = await _named(db, caller, held.id, ask.messages)
-        memory = await _keep(
-            engine, db, caller, held, said, ask.reason, summary, embedded, is_cut=False
-        )
+        async with together(db):
+            memory = await _keep(
+                engine, db, caller, held, said, ask.reason, summary, embedded, is_cut=False
+            )
         return await _made(db, caller, memory)
 
 
@@ -389,11 +390,14 @@ async def _close(
         held = await messages.hold(db, caller, Ref(id=thread_id), engine.now())
         if held is None or held.frontier != frontier:
             return False
-        still = await messages.page(db, caller, thread_id, beyond=frontier, limit=len(said))
-        if _marks(still) != _marks(said):
+        still = await messages.marks(
+            db, caller.workspace_id, thread_id, beyond=frontier, limit=len(said)
+        )
+        if still != _marks(said):
             return False
-        await _keep(engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True)
-        await segments.close_until(db, caller.workspace_id, thread_id, said[-1].place)
+        async with together(db):
+            await segments.close_until(db, caller.workspace_id, thread_id, said[-1].place)
+            await _keep(engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True)
         return True
 
 

@@ -8,7 +8,7 @@ what the client sees, each in the spelling of its route.
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -46,6 +46,7 @@ MOST_CALLS = 16
 _DEADLINE = timedelta(minutes=10)
 _MOST_WHOLE_BYTES = 64 * 1024 * 1024
 _LONGEST_REFUSAL = 1024 * 1024
+_FAREWELL_SECONDS = 0.1
 
 _log = structlog.get_logger(__name__)
 
@@ -505,6 +506,7 @@ class _Turn:
                 if pieces:
                     await self._sink.chunks(pieces)
             if is_over:
+                await _heard_to_the_end(answer)
                 break
         if heard.finish is None:
             raise NotUnderstood
@@ -621,6 +623,14 @@ class _Turn:
         if len(self._usages) < 2:
             return self._usages[0] if self._usages else None
         return _added(self._usages)
+
+
+async def _heard_to_the_end(answer: Answer) -> None:
+    """Let the body end by itself, if it does so at once: its connection can be used again."""
+    with suppress(TimeoutError, Unavailable):
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            async for _ in answer.chunks:
+                pass
 
 
 def _model(body: Object) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
@@ -286,6 +287,29 @@ async def page(
         "limit": limit,
     }
     return await _fetch(db, _BACKWARD if is_newest_first else _FORWARD, values)
+
+
+_MARKS = """
+    SELECT p.id, p.edited_at FROM message p
+    WHERE p.workspace_id = %(workspace_id)s AND p.thread_id = %(thread_id)s
+        AND (p.created_at, p.position) > (%(at)s::timestamptz, %(position)s::bigint)
+    ORDER BY p.created_at, p.position
+    LIMIT %(limit)s
+"""
+
+
+async def marks(
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, *, beyond: Place | None, limit: int
+) -> list[tuple[UUID, datetime | None]]:
+    """By what messages of a page show that they are the same ones, unedited."""
+    values = {
+        "workspace_id": workspace_id,
+        "thread_id": thread_id,
+        "at": beyond.at if beyond else "-infinity",
+        "position": beyond.position if beyond else 0,
+        "limit": limit,
+    }
+    return await (await db.execute(_MARKS, values)).fetchall()
 
 
 _UPDATE = """

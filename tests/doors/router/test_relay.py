@@ -61,6 +61,21 @@ async def test_a_stream_comes_back_as_the_upstream_sent_it(routed: Routed) -> No
     assert answer.headers["cache-control"] == "no-cache"
 
 
+async def test_the_connection_to_the_upstream_is_used_again(routed: Routed) -> None:
+    routed.upstream.script = [
+        Say("One.", [Call("x_recall_memory", {"query": "A"})]),
+        Say("Two."),
+        Say(),
+    ]
+
+    for _ in range(2):
+        answer = await routed.chat("Hi", stream=True)
+        assert [each async for each in events_of(answer)][-1] == "[DONE]"
+
+    assert len(routed.upstream.asked) == 3
+    assert len({each.client for each in routed.upstream.asked}) == 1
+
+
 async def test_usage_is_shown_to_whoever_asked_for_it(routed: Routed) -> None:
     answer = await routed.chat("Hi", stream=True, stream_options={"include_usage": True})
 
