@@ -1,18 +1,16 @@
 """`recollect jobs`, `recollect work --once`, `recollect reembed` and `recollect migrate`."""
 
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import psycopg
 import pytest
-import uvicorn
 from cli_support import recollect
 
 from recollect.embedded import attach
 from tests.models.stub_endpoint import Stub
+from tests.support.live import on_a_port
 
 KIND = "tend_vectors"
 
@@ -78,17 +76,10 @@ def test_a_second_migration_finds_nothing_to_do(restored: Path) -> None:
 @pytest.fixture
 def endpoint() -> Iterator[Stub]:
     """An embeddings endpoint of another model."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        stub = Stub(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
-        config = uvicorn.Config(stub, lifespan="off", ws="none", log_level="critical")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
+    stub = Stub()
+    with on_a_port(stub) as url:
+        stub.url = f"{url}/v1"
         yield stub
-        server.should_exit = True
-        thread.join()
 
 
 def test_a_change_of_model_fills_a_new_generation_and_switches(

@@ -2,15 +2,14 @@
 
 import asyncio
 import socket
-import threading
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from stub_endpoint import Stub
 
 from recollect.models.builtin import BuiltinEmbedder
 from recollect.models.weights import Weights, find_weights
+from tests.support.live import on_a_port
 
 
 @pytest.fixture(scope="session")
@@ -32,17 +31,10 @@ def builtin(weights: Weights) -> Iterator[BuiltinEmbedder]:
 
 @pytest.fixture(scope="session")
 def _server() -> Iterator[Stub]:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()  # from here on connections queue, so nobody waits for the start
-        stub = Stub(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
-        config = uvicorn.Config(stub, lifespan="off", ws="none", log_level="critical")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
+    stub = Stub()
+    with on_a_port(stub) as url:
+        stub.url = f"{url}/v1"
         yield stub
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.fixture

@@ -39,8 +39,8 @@ Answer = Callable[[Asked], Reply]
 class Stub:
     """Answers with each of `replies` in turn, then as a well-behaved endpoint would."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self.asked: list[Asked] = []
         self.replies: list[Reply | Answer] = []
 

@@ -14,7 +14,7 @@ from recollect.models.chats import Chats
 from recollect.models.faults import NotUnderstood, TooSlow
 from recollect.models.upstream import UpstreamChat
 from recollect.settings import Settings, Upstream, read_settings
-from tests.support.live import on_a_port
+from tests.support.live import speaking
 from tests.support.upstream import Endpoint, Raw, Say
 
 pytestmark = pytest.mark.anyio
@@ -24,10 +24,9 @@ HELLO = Question([{"role": "user", "content": "Hello?"}])
 
 @pytest.fixture
 def endpoint() -> Generator[Endpoint]:
-    found = Endpoint()
-    with on_a_port(found) as url:
-        found.url = url + "/v1"
-        yield found
+    with speaking() as endpoint:
+        endpoint.url += "/v1"
+        yield endpoint
 
 
 Reach = Callable[..., Route]

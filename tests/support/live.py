@@ -17,6 +17,7 @@ from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
 from tests.support.dashboard import cookie_for
 from tests.support.house import key_for, new_caller, open_house, serve
+from tests.support.upstream import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,15 @@ def on_a_port(app: Any) -> Generator[str]:
         finally:
             server.should_exit = True
             thread.join(timeout=30)
+
+
+@contextmanager
+def speaking() -> Generator[Endpoint]:
+    """A chat endpoint that says what a test tells it to."""
+    endpoint = Endpoint()
+    with on_a_port(endpoint) as url:
+        endpoint.url = url
+        yield endpoint
 
 
 @asynccontextmanager

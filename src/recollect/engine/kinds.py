@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 # What is shorter is no outcome.
 SHORTEST_OUTCOME = 200
+_PREFIX = "auto_"
 
 INSTRUCTIONS: Mapping[str, str] = {
     "deep_think": (
@@ -28,7 +29,12 @@ INSTRUCTIONS: Mapping[str, str] = {
 
 def label(kind: str) -> str:
     """What memories that come of such a turn are labelled with."""
-    return f"auto_{kind}"
+    return f"{_PREFIX}{kind}"
+
+
+def is_outcome(label: str) -> bool:
+    """Whether what has this label came of a turn of some kind."""
+    return label.startswith(_PREFIX)
 
 
 def has_outcome(kind: str, said: str) -> bool:

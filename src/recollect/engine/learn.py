@@ -23,6 +23,7 @@ from recollect.domain import (
 from recollect.engine import distiller, spaces
 from recollect.engine.core import Engine
 from recollect.engine.distiller import LONGEST, Candidate
+from recollect.engine.kinds import is_outcome
 from recollect.engine.learning import DISTIL, HELD
 from recollect.engine.ledger import ask_in_background
 from recollect.engine.link import Link
@@ -60,7 +61,7 @@ class LocalDistiller:
     ) -> list[Candidate]:
         """Candidates by rule."""
         del engine, workspace_id
-        if lesson.source.startswith("auto_"):
+        if is_outcome(lesson.source):
             return distiller.concluded(lesson.text)
         return distiller.distilled(lesson.text, lesson.said_at)
 
@@ -76,7 +77,7 @@ class ModelDistiller:
     ) -> list[Candidate]:
         """Candidates by model."""
         told = f"Said on {lesson.said_at:%A, %d %B %Y}:\n\n{lesson.text}"
-        prompt = _OUTCOME_PROMPT if lesson.source.startswith("auto_") else _PROMPT
+        prompt = _OUTCOME_PROMPT if is_outcome(lesson.source) else _PROMPT
         question = Question(
             [{"role": "system", "content": prompt}, {"role": "user", "content": told}],
             options={"temperature": 0},
@@ -315,7 +316,7 @@ async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved | 
         async with engine.reading(caller) as db:
             older = await lessons.in_slot(db, workspace_id, row.slot, row.subject)
         links = [Link(Ref(id=older), Relation.UPDATES)] if older else []
-    ask = _save(row, links, is_auto=row.source.startswith("auto_"))
+    ask = _save(row, links, is_auto=is_outcome(row.source))
     embedded = await spaces.embed_passage(engine, workspace_id, ask.content)
     async with engine.writing(caller) as db:
         if not await lessons.hold(db, workspace_id, row.id):

@@ -21,6 +21,7 @@ from recollect.domain import (
     View,
 )
 from recollect.engine.core import Engine
+from recollect.engine.kinds import is_outcome
 from recollect.engine.recall import within_thread
 from recollect.engine.search import Finding, Search, search
 from recollect.errors import NotFound
@@ -131,8 +132,12 @@ def source_type(memory: Memory) -> str:
     """Who put a memory there: a person, a model, or a kind of turn."""
     if memory.origin is Origin.USER:
         return "user"
-    label = memory.origin_label or ""
-    return label if label.startswith("auto_") else "model"
+    return source_of(memory.origin_label)
+
+
+def source_of(label: str | None) -> str:
+    """What kept something by itself: a kind of turn, or else a model."""
+    return label if label and is_outcome(label) else "model"
 
 
 async def shown(engine: Engine, caller: Caller, found: Sequence[Memory]) -> Mapping[MemoryId, str]:

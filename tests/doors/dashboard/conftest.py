@@ -14,7 +14,7 @@ from recollect.server import Server
 from tests.support.chats import new_chat, say
 from tests.support.dashboard import browse
 from tests.support.house import serve
-from tests.support.live import on_a_port
+from tests.support.live import speaking
 from tests.support.upstream import Endpoint, chats_of
 
 Object = dict[str, Any]
@@ -74,10 +74,8 @@ async def desk(engine: Engine, server: Server, caller: Caller) -> AsyncGenerator
 
 @pytest.fixture(scope="session")
 def endpoint() -> Generator[Endpoint]:
-    found = Endpoint()
-    with on_a_port(found) as url:
-        found.url = url
-        yield found
+    with speaking() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.engine.test_segments import ScriptedChat
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for, serve, visit
 from tests.support.informer import Http, Object, complaint, new_chat, remember, say
-from tests.support.live import on_a_port
+from tests.support.live import speaking
 from tests.support.tools import rows
 from tests.support.upstream import Endpoint, Raw, Say, chats_of
 from tests.support.waiting import until
@@ -90,10 +90,8 @@ async def test_N30_a_model_that_fails_loses_no_message(engine: Engine, caller: C
 
 @pytest.fixture(scope="module")
 def endpoint() -> Generator[Endpoint]:
-    found = Endpoint()
-    with on_a_port(found) as url:
-        found.url = url
-        yield found
+    with speaking() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

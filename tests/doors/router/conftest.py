@@ -14,7 +14,7 @@ from recollect.models.librarian import NAME, Librarian
 from recollect.server import Server
 from recollect.worker import Worker
 from tests.support.house import key_for, serve, visit
-from tests.support.live import on_a_port
+from tests.support.live import speaking
 from tests.support.upstream import Asked, Endpoint, chats_of
 
 Object = dict[str, Any]
@@ -55,10 +55,8 @@ class Routed:
 
 @pytest.fixture(scope="session")
 def endpoint() -> Generator[Endpoint]:
-    found = Endpoint()
-    with on_a_port(found) as url:
-        found.url = url
-        yield found
+    with speaking() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from recollect.doors.dashboard.wire import Title, document_id, memory_id
 from recollect.doors.values import Body, iso
 from recollect.engine.learn import Row as Candidate
 from recollect.engine.overview import Picture, Usage
+from recollect.engine.shelf import source_of
 from recollect.engine.workspace_search import kind_of
 
 
@@ -137,7 +138,6 @@ def _cut(text: str, most: int = 160) -> str:
 
 def from_candidate(candidate: Candidate) -> CandidateObject:
     """What waits."""
-    is_auto = candidate.source.startswith("auto_")
     return CandidateObject(
         id=f"lrn_{candidate.id}",
         content=candidate.content,
@@ -145,7 +145,7 @@ def from_candidate(candidate: Candidate) -> CandidateObject:
         category=candidate.category,
         quote=candidate.quote,
         reason=candidate.why,
-        source_type=candidate.source if is_auto else "model",
+        source_type=source_of(candidate.source),
         created_at=iso(candidate.created_at),
     )
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, Strict
 from recollect.domain import Caller, Memory
 from recollect.doors.values import Body, Parameters, iso
 from recollect.engine.learn import Row
-from recollect.engine.shelf import source_type
+from recollect.engine.shelf import source_of, source_type
 from recollect.engine.workspace_search import Kind, Result, title_of
 from recollect.engine.workspaces import Place
 
@@ -170,7 +170,6 @@ def from_result(result: Result) -> FoundObject:
 
 def from_candidate(candidate: Row) -> PendingObject:
     """What waits, as it is shown."""
-    is_auto = candidate.source.startswith("auto_")
     return PendingObject(
         id=f"lrn_{candidate.id}",
         content=candidate.content,
@@ -178,6 +177,6 @@ def from_candidate(candidate: Row) -> PendingObject:
         category=candidate.category,
         quote=candidate.quote,
         reason=candidate.why,
-        source_type=candidate.source if is_auto else "model",
+        source_type=source_of(candidate.source),
         created_at=iso(candidate.created_at),
     )
