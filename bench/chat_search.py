@@ -9,9 +9,6 @@ What the columns mean and how to read them: `bench/README.md`.
 import argparse
 import asyncio
 import json
-import os
-import platform
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -24,6 +21,7 @@ import psycopg
 import uvloop
 
 from bench import house, settle
+from bench.command import begin, numbers
 from bench.house import Server
 from bench.seed import Tenant, fill
 from bench.texts import questions
@@ -54,11 +52,7 @@ class Chat:
 
 def main() -> None:
     options = _options()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}; {options.questions} questions a size\n"
-    )
+    begin(f"; {options.questions} questions a size\n")
     print("| memories | search p50 | p95 | p99 | list at 0 p50 | list in the middle p50 | ms |")
     print("|---:|---:|---:|---:|---:|---:|---|", flush=True)
     uvloop.run(_run(options))
@@ -156,12 +150,11 @@ def _share(times: Sequence[float], share: float) -> float:
 
 def _options() -> Options:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", default="10000", help="numbers of memories, with commas")
+    parser.add_argument("--sizes", type=numbers, default=[10_000], help="memories (default 10000)")
     parser.add_argument("--questions", type=int, default=300)
-    parser.add_argument("--data", type=Path, help="keep the databases here and use them again")
+    parser.add_argument("--data-dir", type=Path, help="keep the databases here (default: none)")
     told = parser.parse_args()
-    sizes = [int(each) for each in told.sizes.split(",")]
-    return Options(sizes, told.questions, told.data)
+    return Options(told.sizes, told.questions, told.data_dir)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,6 @@ What the columns mean and how to read them: `bench/README.md`.
 import argparse
 import asyncio
 import json
-import os
-import platform
-import signal
 from collections import defaultdict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -28,6 +25,7 @@ from pgvector import HalfVector
 from psycopg import sql
 
 from bench import house, settle
+from bench.command import begin, numbers
 from bench.floor import connect
 from bench.house import Server
 from bench.seed import Tenant, fill
@@ -76,11 +74,7 @@ class Grown:
 
 def main() -> None:
     options = _options()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}; {options.questions} questions a size\n"
-    )
+    begin(f"; {options.questions} questions a size\n")
     uvloop.run(_run(options))
 
 
@@ -221,17 +215,13 @@ def _options() -> Options:
         prog="python -m bench.growth", description="How recall grows with the memories."
     )
     parser.add_argument(
-        "--sizes", type=_numbers, default=[1_000, 10_000, 100_000, 1_000_000], help="memories"
+        "--sizes", type=numbers, default=[1_000, 10_000, 100_000, 1_000_000], help="memories"
     )
-    parser.add_argument("--workspaces", type=_numbers, default=[1, 1_000], help="workspaces")
+    parser.add_argument("--workspaces", type=numbers, default=[1, 1_000], help="workspaces")
     parser.add_argument("--questions", type=int, default=100, help="for each size")
     parser.add_argument("--data-dir", type=Path, help="keep the databases here (default: none)")
     asked = parser.parse_args()
     return Options(asked.sizes, asked.workspaces, asked.questions, asked.data_dir)
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 if __name__ == "__main__":

@@ -9,9 +9,6 @@ What the columns mean and how to read them: `bench/README.md`.
 import argparse
 import asyncio
 import json
-import os
-import platform
-import signal
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +19,7 @@ import uvloop
 
 from bench import house, settle, table
 from bench.cells import Cell, Ours, measure, overhead
+from bench.command import begin, numbers
 from bench.floor import Floor, connect
 from bench.house import Server
 from bench.seed import Tenant, fill
@@ -47,11 +45,8 @@ class Options:
 
 def main() -> None:
     options = _options()
-    # Told to stop either way, it stops its server first.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}; {options.seconds:g} s a cell and side.\n"
+    begin(
+        f"; {options.seconds:g} s a cell and side.\n"
         "Made-up sentences; seeded vectors lie around the real ones of 1,024 of them. Saves and\n"
         "searches are real, over HTTP, and embed texts never seen before."
     )
@@ -177,9 +172,9 @@ def _options() -> Options:
     parser = argparse.ArgumentParser(
         prog="python -m bench.load", description="Load, latency and the floor beside them."
     )
-    parser.add_argument("--sizes", type=_numbers, help="memories (default 10000,100000)")
-    parser.add_argument("--workspaces", type=_numbers, help="workspaces (default 1,100)")
-    parser.add_argument("--clients", type=_numbers, help="clients at once (default 1,8,32)")
+    parser.add_argument("--sizes", type=numbers, help="memories (default 10000,100000)")
+    parser.add_argument("--workspaces", type=numbers, help="workspaces (default 1,100)")
+    parser.add_argument("--clients", type=numbers, help="clients at once (default 1,8,32)")
     parser.add_argument("--seconds", type=float, help="for each cell and side (default 10)")
     parser.add_argument("--quick", action="store_true", help="2,000 memories, about a minute")
     parser.add_argument(
@@ -195,10 +190,6 @@ def _options() -> Options:
         data_dir=asked.data_dir,
         json_file=asked.json,
     )
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 if __name__ == "__main__":

@@ -9,9 +9,6 @@ What the columns mean and how to read them: `bench/README.md`.
 import argparse
 import asyncio
 import json
-import os
-import platform
-import signal
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -27,6 +24,7 @@ from pgvector.psycopg import register_vector_async
 
 from bench import house, verdict
 from bench.baselines import Shelf, ranked
+from bench.command import begin
 from bench.datasets import DataSet, Question, Unit, read_all
 from bench.verdict import Answer, Judged
 from bench.visitor import Visitor, visit
@@ -66,11 +64,7 @@ class Scope:
 
 def main() -> None:
     options = _options()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}"
-    )
+    begin()
     judged = uvloop.run(_run(options))
     if options.markdown:
         options.markdown.write_text(verdict.table(judged) + "\n")

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from time import perf_counter
 import uvloop
 
 from bench import house, settle
+from bench.command import begin
 from bench.house import Server
 from bench.seed import fill
 from bench.texts import questions
@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=500, help="for memory (default 500)")
     parser.add_argument("--data-dir", type=Path, help="keep the database here for the next run")
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    begin()
     uvloop.run(_run(asked.memories, asked.turns, asked.data_dir))
 
 
