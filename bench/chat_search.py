@@ -1,7 +1,7 @@
 """How long a search in one chat takes, by the number of its memories: over HTTP, as a client asks.
 
     python -m bench.chat_search --sizes 10000,100000
-    python -m bench.chat_search --sizes 10000 --data DIR
+    python -m bench.chat_search --sizes 10000 --data-dir DIR
 
 What the columns mean and how to read them: `bench/README.md`.
 """
