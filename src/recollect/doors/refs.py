@@ -14,6 +14,7 @@ from recollect.domain import (
     Ref,
     parse_ref,
 )
+from recollect.engine.channels import Channel
 from recollect.errors import NotFound
 
 
@@ -30,6 +31,11 @@ def session(text: str) -> Ref:
 def chat(text: str) -> Ref:
     """A thread by any spelling of its id, at a door that calls it a chat."""
     return _ref(text, "chat", THREAD_PREFIXES)
+
+
+def channel(name: str, agent: str | None = None) -> Channel:
+    """A thread by any spelling of its id, or by the name that somebody else has for it."""
+    return Channel(name, parse_ref(name, *THREAD_PREFIXES), agent)
 
 
 def message(text: str) -> Ref:

@@ -4,19 +4,17 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from recollect.domain import NOWHERE, THREAD_PREFIXES, Caller, Ref, Right, parse_ref
-from recollect.engine.contexts import Context, enter
+from recollect.domain import NOWHERE, Caller, Right
 from recollect.engine.core import Clock, Engine
 from recollect.engine.keys import HASHER, LONGEST_PASSWORD, check_password, hash_password
-from recollect.engine.workspaces import list_places
 from recollect.errors import Invalid, NotFound, RateLimited, Unauthenticated
-from recollect.store import events, sign_ins, threads
+from recollect.store import events, sign_ins
 from recollect.store.pool import Pool
 from recollect.store.sign_ins import Account, Known, SignIn, Tries
 
@@ -215,24 +213,6 @@ async def introduce(engine: Engine, caller: Caller) -> Known:
     if found is None:
         raise NotFound("user")
     return found
-
-
-async def enter_chat(engine: Engine, caller: Caller, name: str) -> Caller:
-    """The caller in this chat and its workspace; raise `NotFound` where they may not be.
-
-    A chat has an id in several spellings; one that began elsewhere also has its name from there.
-    """
-    ref = parse_ref(name, *THREAD_PREFIXES) or Ref()
-    places = await list_places(engine, caller)
-    async with engine.pool.everywhere() as db:
-        found = await threads.locate(db, [each.id for each in places], ref, name)
-    if found is None:
-        raise NotFound("chat")
-    inside = replace(caller, workspace_id=found[0])
-    try:
-        return await enter(engine, inside, Context(thread=Ref(id=found[1])))
-    except NotFound:
-        raise NotFound("chat") from None
 
 
 @dataclass(frozen=True, slots=True)

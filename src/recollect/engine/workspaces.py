@@ -8,11 +8,13 @@ import re
 from dataclasses import replace
 from uuid import UUID
 
-from recollect.domain import NOWHERE, Caller, OrgId, Right, WorkspaceId
+from recollect.domain import NOWHERE, Caller, OrgId, Ref, Right, WorkspaceId
+from recollect.engine.channels import Channel
+from recollect.engine.contexts import Context, enter
 from recollect.engine.core import Engine
 from recollect.engine.tenants import check_name
 from recollect.errors import Conflict, Denied, Invalid, NotFound
-from recollect.store import identity
+from recollect.store import identity, threads
 from recollect.store.identity import Place
 from recollect.store.pool import Db
 
@@ -56,6 +58,21 @@ async def enter_place(engine: Engine, caller: Caller, workspace_id: UUID) -> Cal
         # Its answer would be kept in the key's own workspace, where erasing it here never looks.
         raise Invalid("`Idempotency-Key` works in the workspace of the key alone.")
     return replace(caller, workspace_id=place.id)
+
+
+async def enter_chat(engine: Engine, caller: Caller, channel: Channel) -> Caller:
+    """The caller in this chat and its workspace; raise `NotFound` where they may not be."""
+    places = await list_places(engine, caller)
+    async with engine.pool.everywhere() as db:
+        here = [each.id for each in places]
+        found = await threads.locate(db, here, channel.ref or Ref(), channel.name)
+    if found is None:
+        raise NotFound("chat")
+    inside = replace(caller, workspace_id=found[0])
+    try:
+        return await enter(engine, inside, Context(thread=Ref(id=found[1])))
+    except NotFound:
+        raise NotFound("chat") from None
 
 
 async def add_place(engine: Engine, caller: Caller, name: str) -> Place:

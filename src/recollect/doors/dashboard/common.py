@@ -8,8 +8,7 @@ from recollect.domain import Caller, Ref
 from recollect.doors import refs
 from recollect.doors.dashboard import wire
 from recollect.doors.furnish import CallerOf, EngineOf
-from recollect.engine.signin import enter_chat
-from recollect.engine.workspaces import enter_place
+from recollect.engine.workspaces import enter_chat, enter_place
 
 _STATUSES = (400, 403, 404, 405, 409, 413, 415, 429, 500, 503)
 _PAGE = {"content": {"text/html": {"schema": {"type": "string"}}}}
@@ -24,7 +23,7 @@ async def _inside(engine: EngineOf, caller: CallerOf, workspace_id: str) -> Call
 
 
 async def _chatting(engine: EngineOf, caller: CallerOf, chat_id: str) -> Caller:
-    return await enter_chat(engine, caller, chat_id)
+    return await enter_chat(engine, caller, refs.channel(chat_id))
 
 
 # The caller in the workspace that the address names.

@@ -36,7 +36,7 @@ async def memory_recall(
     """Find memories; those returned count as accessed."""
     thread = None
     if given.channel_id is not None:
-        thread = await find_channel(engine, caller, wire.channel(given.channel_id))
+        thread = await find_channel(engine, caller, refs.channel(given.channel_id))
     found = await search(engine, caller, wire.to_search(given, thread))
     memories = [wire.recalled(each, explain=given.explain) for each in found.findings]
     return wire.RecallResult(

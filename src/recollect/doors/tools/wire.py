@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field, model_validator
 
 from recollect.domain import (
     MEMORY_PREFIXES,
-    THREAD_PREFIXES,
     Filter,
     Lifecycle,
     Memory,
@@ -20,6 +19,7 @@ from recollect.domain import (
     View,
     parse_ref,
 )
+from recollect.doors import refs
 from recollect.doors.values import Body, Label, Tags, Time, iso
 from recollect.engine.channels import Channel
 from recollect.engine.link import Link
@@ -248,11 +248,6 @@ def to_search(given: RecallArguments, thread: Ref | None) -> Search:
     )
 
 
-def channel(name: str, agent: str | None = None) -> Channel:
-    """A conversation by any spelling of a thread's id, or by the client's own name for it."""
-    return Channel(name, parse_ref(name, *THREAD_PREFIXES), agent)
-
-
 def recalled(finding: Finding, *, explain: bool) -> RecalledMemory:
     """A finding in this door's spelling."""
     memory = finding.memory
@@ -282,7 +277,7 @@ def kinds_of(wanted: str | None) -> list[str] | None:
 
 def _channel_to_enter(name: str | None, agent: str | None) -> Channel | None:
     if name is not None:
-        return channel(name, agent)
+        return refs.channel(name, agent)
     # What an agent says outside any conversation is kept in one of its own.
     return None if agent is None else Channel(f"agent:{agent}", agent=agent)
 
