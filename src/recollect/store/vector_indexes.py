@@ -91,6 +91,7 @@ _ROOM = """
             pg_size_bytes(current_setting('maintenance_work_mem')), pg_size_bytes('512MB')
         ) / 1024 || 'kB', false)
 """
+# own connection: the same one.
 _ALONE = "SET max_parallel_maintenance_workers = 0"
 
 
