@@ -10,11 +10,8 @@ to read them: `bench/README.md`.
 import argparse
 import asyncio
 import json
-import os
-import platform
 import random
 import re
-import signal
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,6 +25,7 @@ import psycopg
 import uvloop
 
 from bench import house, settle
+from bench.command import begin
 from bench.house import Server
 from bench.texts import statements
 from bench.visitor import Visitor, visit
@@ -272,11 +270,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=10_000, help="(default 10000)")
     parser.add_argument("--data-dir", type=Path, help="keep the database here")
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}; {asked.messages:,} messages\n"
-    )
+    begin(f"; {asked.messages:,} messages\n")
     uvloop.run(_run(asked.messages, asked.data_dir))
 
 

@@ -87,13 +87,11 @@ class Worker:
         slots: int,
         measures: Measures | None = None,
         handlers: Mapping[str, Run] = HANDLERS,
-        lease: timedelta = LEASE,
     ) -> None:
         self._engine = engine
         self._slots = slots
         self._measures = measures or Measures()
         self._handlers = handlers
-        self._lease = lease
         self._name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
         self._running: set[asyncio.Task[None]] = set()
         self._due = asyncio.Event()
@@ -141,7 +139,7 @@ class Worker:
             list(self._handlers),
             worker=self._name,
             limit=limit,
-            lease=self._lease,
+            lease=LEASE,
             now=self._engine.now(),
         )
 
@@ -180,13 +178,13 @@ class Worker:
     async def _keep(self, job: Job) -> None:
         """Renew the lease while a handler is busy with something long, such as a slow model."""
         while True:
-            await asyncio.sleep(self._lease.total_seconds() / 3)
+            await asyncio.sleep(LEASE.total_seconds() / 3)
             await self._survive(lambda: self._beat(job))
 
     async def _beat(self, job: Job) -> None:
         async with self._engine.pool.writing(job.workspace_id) as db:
             is_ours = await jobs.extend(
-                db, job, worker=self._name, lease=self._lease, now=self._engine.now()
+                db, job, worker=self._name, lease=LEASE, now=self._engine.now()
             )
         if not is_ours:
             raise LeaseLost

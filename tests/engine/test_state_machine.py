@@ -31,6 +31,7 @@ from recollect.engine.forget import forget, remove, restore
 from recollect.engine.link import Link, link, reopen
 from recollect.engine.save import Save, save
 from recollect.engine.search import Mode, Order, Search, search
+from recollect.engine.spaces import no_beat
 from recollect.engine.wear import wear_down
 from recollect.errors import Invalid, NotFound
 from tests.support.clock import Clock
@@ -231,7 +232,7 @@ class House(RuleBasedStateMachine):
     @rule(where=st.integers(0, 1))
     def wear(self, where: int) -> None:
         for _ in range(2):  # once or twice is the same
-            self.do(wear_down(self.engine, self.callers[where].workspace_id))
+            self.do(wear_down(self.engine, self.callers[where].workspace_id, no_beat))
         now = self.clock.at
         for known in list(self.model[where].values()):
             if not known.is_decaying or known.is_forgotten:
@@ -271,7 +272,7 @@ class House(RuleBasedStateMachine):
             self.model[where][newest.id] = replace(newest, accesses=accesses)
             if older:
                 # Its new uses count from the next time on.
-                self.do(wear_down(self.engine, self.callers[where].workspace_id))
+                self.do(wear_down(self.engine, self.callers[where].workspace_id, no_beat))
                 kept = self.model[where][newest.id]
                 today = decayed(
                     kept.base,

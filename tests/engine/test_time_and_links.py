@@ -12,6 +12,7 @@ from recollect.engine.forget import forget, restore
 from recollect.engine.link import Link, link, reopen, unlink
 from recollect.engine.save import Save, save
 from recollect.engine.search import Found, Mode, Search, search
+from recollect.engine.spaces import no_beat
 from recollect.engine.wear import wear_down
 from recollect.errors import Invalid, NotFound
 from recollect.store import links
@@ -193,10 +194,10 @@ async def test_maintenance_run_once_or_many_times_leaves_the_same_rows(
         clock.advance(timedelta(days=number))
     clock.advance(timedelta(days=1))
 
-    await wear_down(engine, caller.workspace_id)
+    await wear_down(engine, caller.workspace_id, no_beat)
     once = await importances(engine, caller)
     for _ in range(10):
-        await wear_down(engine, caller.workspace_id)
+        await wear_down(engine, caller.workspace_id, no_beat)
 
     assert await importances(engine, caller) == once
     assert once["fact 0"] < once["fact 4"] < 0.5
@@ -213,7 +214,7 @@ async def test_R246_R247_identity_pinned_and_permanent_memories_never_wear(
 
     for _ in range(40):
         clock.advance(timedelta(days=10))
-        await wear_down(engine, caller.workspace_id)
+        await wear_down(engine, caller.workspace_id, no_beat)
 
     after = await importances(engine, caller)
     assert "buy milk" not in after
@@ -227,7 +228,7 @@ async def test_pruning_hides_and_can_be_undone(
         engine, caller, "buy milk", lifecycle="decaying", category="todo", importance=0.1
     )
     clock.advance(timedelta(days=100))
-    await wear_down(engine, caller.workspace_id)
+    await wear_down(engine, caller.workspace_id, no_beat)
 
     with pytest.raises(NotFound):
         await get(engine, caller, milk)
@@ -242,7 +243,7 @@ async def test_the_same_words_kept_twice_are_merged_into_the_newest(
     clock.advance(timedelta(days=1))
     newest = await say(engine, caller, "Ada likes tea.", lifecycle="decaying", category="fact")
 
-    await wear_down(engine, caller.workspace_id)
+    await wear_down(engine, caller.workspace_id, no_beat)
 
     found = await search(engine, caller, Search(mode=Mode.RECENT))
     assert [finding.memory.id for finding in found.findings] == [newest.id]

@@ -6,6 +6,7 @@ from recollect.domain import ANY, Caller
 from recollect.engine.core import Engine
 from recollect.engine.counting import count_words, plan_counts
 from recollect.engine.save import Save, save
+from recollect.engine.spaces import no_beat
 from recollect.engine.words import query_terms
 from recollect.store import jobs, words
 from recollect.store.words import Match
@@ -18,10 +19,6 @@ TEXTS = [
     "The kettle is for tea",
     "Ana has tea from the red kettle",
 ]
-
-
-async def beat() -> None:
-    pass
 
 
 @pytest.fixture
@@ -45,7 +42,7 @@ async def test_a_search_that_leaves_common_words_unread_scores_them_all_the_same
 
     monkeypatch.setattr(words, "_COMMON_FROM", 10)
     monkeypatch.setattr(words, "READABLE", 20)
-    await count_words(engine, full.workspace_id, beat)
+    await count_words(engine, full.workspace_id, no_beat)
     after = await found(engine, full, "Ana tea kettle")
 
     # Only what has the rare word is found, with the worth it had when all was read.
@@ -61,7 +58,7 @@ async def test_a_query_of_common_words_alone_is_answered_by_the_rarest(
 ) -> None:
     monkeypatch.setattr(words, "_COMMON_FROM", 10)
     monkeypatch.setattr(words, "READABLE", 1)
-    await count_words(engine, full.workspace_id, beat)
+    await count_words(engine, full.workspace_id, no_beat)
 
     assert len(await found(engine, full, "green tea")) == 30
 
@@ -77,7 +74,7 @@ async def test_a_workspace_is_counted_when_it_is_large_and_again_when_it_has_gro
     assert not await is_planned(len(TEXTS) + 1)
     async with engine.pool.everywhere() as db:
         assert full.workspace_id in await words.uncounted(db, len(TEXTS))
-    await count_words(engine, full.workspace_id, beat)
+    await count_words(engine, full.workspace_id, no_beat)
     async with engine.pool.everywhere() as db:
         assert full.workspace_id not in await words.uncounted(db, len(TEXTS))
     for number in range(len(TEXTS) // 5):

@@ -15,7 +15,7 @@ from recollect.engine.documents import keep_artifact
 from recollect.engine.keys import create_key
 from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.reader import read_documents
-from recollect.engine.spaces import tend_vectors
+from recollect.engine.spaces import no_beat, tend_vectors
 from recollect.server import Server
 from recollect.store import injections, lessons, responses
 from recollect.store.injections import Hidden, Injection
@@ -37,14 +37,10 @@ async def leave_traces(engine: Engine, server: Server, caller: Caller, mark: str
         await _keep_keyed(http, mark)
         await _chat(http, mark)
     await keep_artifact(engine, caller, f"{mark}.md", f"a document of {mark}")
-    await read_documents(engine, caller.workspace_id, _beat)
-    await tend_vectors(engine, caller.workspace_id, _beat)
+    await read_documents(engine, caller.workspace_id, no_beat)
+    await tend_vectors(engine, caller.workspace_id, no_beat)
     await _ask_models(engine, caller, mark, session)
     return session
-
-
-async def _beat() -> None:
-    pass
 
 
 async def _talk(http: httpx2.AsyncClient, mark: str) -> str:

@@ -10,6 +10,7 @@ from recollect.doors import refs
 from recollect.engine.core import Engine
 from recollect.engine.segmentation import Rules
 from recollect.engine.segments import Planned, plan, resegment, segment_threads
+from recollect.engine.spaces import no_beat
 from recollect.settings import Settings
 from recollect.store.migrate import migrate
 
@@ -48,12 +49,8 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
 
 async def _cut_anew(engine: Engine, caller: Caller, ref: Ref) -> None:
     removed = await resegment(engine, caller, ref)
-    await segment_threads(engine, caller.workspace_id, _no_beat)
+    await segment_threads(engine, caller.workspace_id, no_beat)
     print(f"{removed} memories replaced")
-
-
-async def _no_beat() -> None:
-    """Nobody else waits for this work: it has no lease to keep."""
 
 
 def _show(planned: list[Planned]) -> None:

@@ -64,20 +64,20 @@ _LEAST_BUILDING_MIB = 64
 _MOST_BUILDING_MIB = 2_048
 
 
-def buffers_mib(limit: Path = _CONTAINER_LIMIT) -> int:
+def buffers_mib() -> int:
     """PostgreSQL's own memory: an eighth of what this machine or container has, within bounds."""
-    return min(max(_eighth_mib(limit), _LEAST_BUFFERS_MIB), _MOST_BUFFERS_MIB)
+    return min(max(_eighth_mib(), _LEAST_BUFFERS_MIB), _MOST_BUFFERS_MIB)
 
 
-def building_mib(limit: Path = _CONTAINER_LIMIT) -> int:
+def building_mib() -> int:
     """What building an index may take for a while: an eighth as well, within other bounds."""
-    return min(max(_eighth_mib(limit), _LEAST_BUILDING_MIB), _MOST_BUILDING_MIB)
+    return min(max(_eighth_mib(), _LEAST_BUILDING_MIB), _MOST_BUILDING_MIB)
 
 
-def _eighth_mib(limit: Path) -> int:
+def _eighth_mib() -> int:
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):  # none, or "max"
-        most = min(most, int(limit.read_text()))
+        most = min(most, int(_CONTAINER_LIMIT.read_text()))
     return most // 8 // 2**20
 
 

@@ -60,7 +60,7 @@ _OWN_END = 500
 _QUOTED_LINE = re.compile(r"^\s*>.*$", re.MULTILINE)
 
 
-def distilled(text: str, said_at: datetime, *, speaker: str = "The user") -> list[Candidate]:
+def distilled(text: str, said_at: datetime) -> list[Candidate]:
     """What the text states outright, in order, each once."""
     found: list[Candidate] = []
     seen: set[str] = set()
@@ -69,7 +69,7 @@ def distilled(text: str, said_at: datetime, *, speaker: str = "The user") -> lis
         rule = rule_for(sentence)
         if rule is None:
             continue
-        content = third_person(dated(sentence, said_at), speaker)
+        content = third_person(dated(sentence, said_at))
         if content.casefold() in seen or not _stands_alone(content):
             continue
         seen.add(content.casefold())

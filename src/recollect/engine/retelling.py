@@ -58,6 +58,7 @@ _UNCHANGED = _words(
 )
 
 
+_WHO = "The user"
 _NEGATED = {"don't": "does not", "haven't": "has not"}
 
 
@@ -67,23 +68,20 @@ _THEIR_WORDS = re.compile(r"\bI\b|\b(?:my|me|mine)\b", re.IGNORECASE)
 
 def retold(text: str) -> str:
     """What the user says of themselves, as another would tell it; anything else as it stands."""
-    return third_person(text, "The user") if _THEIR_WORDS.search(text) else text
+    return third_person(text) if _THEIR_WORDS.search(text) else text
 
 
-def third_person(sentence: str, speaker: str) -> str:
-    """What somebody says of themselves, as another would tell it."""
+def third_person(sentence: str) -> str:
+    """What the user says of themselves, as another would tell it."""
     if not _THEIR_WORDS.search(sentence):
         told = sentence[:1].upper() + sentence[1:].rstrip(".!")
-        return f"{speaker} said: “{told}.”"
-    possessive = f"{speaker}'s"
+        return f"{_WHO} said: “{told}.”"
     for said, told in _PERSONS:
-        sentence = re.sub(said, told.format(who=speaker), sentence, flags=re.IGNORECASE)
-    sentence = _VERB.sub(lambda match: f"{speaker}{match[1]} {_conjugated(match[2])}", sentence)
-    sentence = re.sub(r"\bI\b", speaker, sentence)
+        sentence = re.sub(said, told.format(who=_WHO), sentence, flags=re.IGNORECASE)
+    sentence = _VERB.sub(lambda match: f"{_WHO}{match[1]} {_conjugated(match[2])}", sentence)
+    sentence = re.sub(r"\bI\b", _WHO, sentence)
     # Inside a sentence it is no name.
-    for name in (possessive, speaker):
-        lowered = name[0].lower() + name[1:] if name.startswith("The ") else name
-        sentence = re.sub(rf"(?<=[\w,;:]\s){re.escape(name)}", lowered, sentence)
+    sentence = re.sub(rf"(?<=[\w,;:]\s){_WHO}", _WHO.lower(), sentence)
     sentence = sentence[:1].upper() + sentence[1:]
     return sentence.rstrip(".!") + "."
 

@@ -165,6 +165,10 @@ async def attach_anew(
 Heartbeat = Callable[[], Awaitable[None]]
 
 
+async def no_beat() -> None:
+    """For work that nobody else waits for: it has no lease to keep."""
+
+
 async def tend_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
     """Give all that wants one its vector in the configured model's space, and let that serve.
 

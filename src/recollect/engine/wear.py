@@ -26,11 +26,7 @@ _BATCH = 1_000
 _ACTOR = "maintenance"
 
 
-async def _no_beat() -> None:
-    pass
-
-
-async def wear_down(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat = _no_beat) -> None:
+async def wear_down(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
     """Bring a workspace's importances up to date, then hide what is worn out or said twice."""
     after = UUID(int=0)
     while True:

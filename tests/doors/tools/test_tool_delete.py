@@ -9,6 +9,7 @@ from recollect.domain import Caller, Right
 from recollect.doors.tools import tools as functions
 from recollect.doors.tools.wire import DeleteArguments
 from recollect.engine.core import Engine
+from recollect.engine.spaces import no_beat
 from recollect.engine.wear import wear_down
 from recollect.server import Server
 from tests.support.clock import Clock
@@ -204,7 +205,7 @@ async def a_year(
         if recalled and day > 380:
             await recall(tools, mode="recent", tags=[recalled])
         if day % 20 == 0:
-            await wear_down(engine, caller.workspace_id)
+            await wear_down(engine, caller.workspace_id, no_beat)
 
 
 async def test_R246_R247_who_one_is_never_fades_and_stays_recallable(
