@@ -10,8 +10,8 @@ import argparse
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
@@ -82,42 +82,69 @@ async def _run(options: Options) -> None:
     with house.base(options.data_dir) as base:
         for workspaces in options.workspaces:
             data_dir = base / f"growth-{workspaces}"
-            server = await house.start(data_dir)
-            try:
-                with await asyncio.to_thread(attach, data_dir) as attached:
-                    await _grow(attached, server, workspaces, options)
-            finally:
-                await house.stop(server)
+            print(_HEAD, flush=True)
+            for size in sorted(options.sizes):
+                async with _open(data_dir) as opened:
+                    await settle.tenants(opened.engine) or await settle.settle(
+                        opened.engine, opened.server.port, workspaces
+                    )
+                await _fill(data_dir, size)
+                async with _open(data_dir) as opened:
+                    await settle.looked_after(opened.engine, opened.attached.admin_url)
+                    print(_row(await _measured(opened, options)), flush=True)
 
 
-async def _grow(attached: Attached, server: Server, workspaces: int, options: Options) -> None:
-    async with house.engine(attached) as engine:
-        tenants = await settle.tenants(engine) or await settle.settle(
-            engine, server.port, workspaces
-        )
-        embedder = engine.embedders.configured(None)
-        print(_HEAD, flush=True)
-        for size in sorted(options.sizes):
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A server at work, its database, and an engine of our own on it."""
+
+    server: Server
+    attached: Attached
+    engine: Engine
+
+
+@asynccontextmanager
+async def _open(data_dir: Path) -> AsyncGenerator[_Opened]:
+    server = await house.start(data_dir)
+    try:
+        with await asyncio.to_thread(attach, data_dir) as attached:
+            async with house.engine(attached) as engine:
+                yield _Opened(server, attached, engine)
+    finally:
+        await house.stop(server)
+
+
+async def _fill(data_dir: Path, size: int) -> None:
+    """As many memories as that. With a server at work each would go through its vector index."""
+    with await asyncio.to_thread(attach, data_dir) as attached:
+        async with house.engine(attached) as engine:
             there = await settle.count(attached.admin_url)
-            if there < size:
-                await fill(attached.admin_url, tenants, size - there, embedder)
-                await settle.looked_after(engine, attached.admin_url)
-            print(_row(await _measured(attached, server, engine, tenants, options)), flush=True)
+            if there >= size:
+                return
+            await _drop_indexes(attached.admin_url)
+            tenants = await settle.tenants(engine)
+            embedder = engine.embedders.configured(None)
+            await fill(attached.admin_url, tenants, size - there, embedder)
 
 
-async def _measured(
-    attached: Attached,
-    server: Server,
-    engine: Engine,
-    tenants: Sequence[Tenant],
-    options: Options,
-) -> Grown:
+async def _drop_indexes(url: str) -> None:
+    """The server builds them anew when it sees that they are missing."""
+    [bare] = await connect(url, 1)
+    for name, *_ in await (await bare.execute("SELECT name FROM vector_index")).fetchall():
+        await bare.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(name)))
+    await bare.execute("DELETE FROM vector_index")
+    await bare.close()
+
+
+async def _measured(opened: _Opened, options: Options) -> Grown:
     """Each question in turn by every way, so that a busy neighbour meets them all."""
-    size = await settle.count(attached.admin_url)
-    embedder = engine.embedders.configured(None)
-    [bare] = await connect(attached.admin_url, 1)
+    url = opened.attached.admin_url
+    size = await settle.count(url)
+    tenants = await settle.tenants(opened.engine)
+    embedder = opened.engine.embedders.configured(None)
+    [bare] = await connect(url, 1)
     index = await _index_name(bare, tenants)
-    visitor = await visit(server.port)
+    visitor = await visit(opened.server.port)
     asked = questions(f"growth {size}")
     grown = Grown(size, len(tenants))
     for number, tenant in enumerate(islice(cycle(tenants), _WARM + options.questions)):
