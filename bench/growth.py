@@ -85,9 +85,8 @@ async def _run(options: Options) -> None:
             print(_HEAD, flush=True)
             for size in sorted(options.sizes):
                 async with _open(data_dir) as opened:
-                    await settle.tenants(opened.engine) or await settle.settle(
-                        opened.engine, opened.server.port, workspaces
-                    )
+                    if not await settle.tenants(opened.engine):
+                        await settle.settle(opened.engine, opened.server.port, workspaces)
                 await _fill(data_dir, size)
                 async with _open(data_dir) as opened:
                     await settle.looked_after(opened.engine, opened.attached.admin_url)
