@@ -6,7 +6,7 @@ field that names an id and is not classified here fails the test.
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from psycopg import sql
 
-from recollect.domain import Caller, Right, WorkspaceId
+from recollect.domain import Caller, Right
 from recollect.doors.front import Door
 from recollect.engine.core import Engine
 from recollect.engine.keys import create_key, revoke_key
@@ -23,6 +23,7 @@ from recollect.server import Server
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
 from tests.support.house import Visitor, key_for, neighbour, new_caller, open_pool, serve, visit
+from tests.support.isolation import Case, dump
 from tests.support.routes import (
     Route,
     door_named,
@@ -87,20 +88,6 @@ NOBODYS = Things(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A request in which one id is not the caller's."""
-
-    route: Route
-    place: str
-    path: str
-    query: dict[str, Any] = field(default_factory=dict[str, Any])
-    body: dict[str, Any] | None = None
-
-    def __str__(self) -> str:
-        return f"{self.route} ({self.place})"
-
-
 async def furnished(http: httpx2.AsyncClient) -> Things:
     """One of each thing, made through the door."""
     session = await open_session(http, user_id="ada", initial_state={"secret": "state"})
@@ -154,34 +141,6 @@ def names_something(name: str) -> bool:
 async def send(http: httpx2.AsyncClient, case: Case) -> tuple[int, Any]:
     answer = await http.request(case.route.method, case.path, params=case.query, json=case.body)
     return answer.status_code, answer.json() if answer.content else None
-
-
-_ROWS = sql.SQL("SELECT each::text FROM {table} each WHERE workspace_id = {id} ORDER BY 1")
-
-
-async def dump(engine: Engine, workspace_id: WorkspaceId) -> dict[str, list[str]]:
-    """Every row of a workspace, as text."""
-    found: dict[str, list[str]] = {}
-    async with engine.pool.everywhere() as db:
-        for table in await data_tables(engine):
-            query = _ROWS.format(table=sql.Identifier(table), id=sql.Literal(workspace_id))
-            found[table] = [row[0] for row in await (await db.execute(query)).fetchall()]
-    return found
-
-
-async def data_tables(engine: Engine) -> list[str]:
-    async with engine.pool.everywhere() as db:
-        cursor = await db.execute(
-            """
-            SELECT c.relname
-            FROM pg_class c
-            JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'workspace_id'
-            WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'api_key'
-                AND c.relnamespace = 'public'::regnamespace
-            ORDER BY c.relname
-            """
-        )
-        return [row[0] for row in await cursor.fetchall()]
 
 
 @pytest.fixture(params=["a workspace of the same org", "another org"])

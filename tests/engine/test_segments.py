@@ -1,9 +1,6 @@
 """Memories made of messages, by the segmenter and by hand."""
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -46,10 +43,10 @@ from recollect.engine.segments import (
     segment_threads,
 )
 from recollect.errors import Invalid, NotFound, Unavailable
-from recollect.models.chat import Answer, Route
+from recollect.models.chat import Route
 from recollect.models.chats import Chats
 from recollect.store import memories, messages
-from tests.support.chats import new_chat, say, spoken
+from tests.support.chats import ScriptedChat, new_chat, say, spoken
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import new_caller
@@ -417,36 +414,6 @@ async def test_S41_a_strangers_memory_does_not_exist(
 
 
 # With a chat model.
-
-
-class ScriptedChat:
-    """Answers every question with one text; keeps what it was asked."""
-
-    takes_tools = False
-
-    def __init__(self, text: str, *, status: int = 200, finish: str = "stop") -> None:
-        self.text = text
-        self.status = status
-        self.finish = finish
-        self.asked: list[bytes] = []
-
-    @asynccontextmanager
-    async def post(
-        self, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> AsyncGenerator[Answer]:
-        self.asked.append(body)
-        told = {"choices": [{"message": {"content": self.text}, "finish_reason": self.finish}]}
-
-        async def chunks() -> AsyncGenerator[bytes]:
-            yield json.dumps(told).encode()
-
-        yield Answer(self.status, {}, chunks())
-
-    async def get(self, path: str) -> Any:
-        return {}
-
-    async def aclose(self) -> None:
-        pass
 
 
 def with_model(engine: Engine, chat: ScriptedChat) -> Engine:

@@ -1,12 +1,16 @@
-"""Conversations to test with."""
+"""Conversations to test with, and a model that answers as it is told to."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
 from recollect.domain import Caller, Message, Ref, Thread
 from recollect.engine.core import Engine
 from recollect.engine.messages import NewMessage, append
 from recollect.engine.threads import OpenThread, open_thread
+from recollect.models.chat import Answer
 
 
 async def new_chat(engine: Engine, caller: Caller) -> Thread:
@@ -40,3 +44,33 @@ def spoken(
         )
         for number, text in enumerate(texts)
     ]
+
+
+class ScriptedChat:
+    """Answers every question with one text; keeps what it was asked."""
+
+    takes_tools = False
+
+    def __init__(self, text: str, *, status: int = 200, finish: str = "stop") -> None:
+        self.text = text
+        self.status = status
+        self.finish = finish
+        self.asked: list[bytes] = []
+
+    @asynccontextmanager
+    async def post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Answer]:
+        self.asked.append(body)
+        told = {"choices": [{"message": {"content": self.text}, "finish_reason": self.finish}]}
+
+        async def chunks() -> AsyncGenerator[bytes]:
+            yield json.dumps(told).encode()
+
+        yield Answer(self.status, {}, chunks())
+
+    async def get(self, path: str) -> Any:
+        return {}
+
+    async def aclose(self) -> None:
+        pass

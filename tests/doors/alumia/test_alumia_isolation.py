@@ -6,7 +6,7 @@ who is not in the project. An id of theirs must be answered like an id that nobo
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from io import BytesIO
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +20,6 @@ from recollect.doors.front import Door
 from recollect.engine.core import Engine
 from recollect.server import Server
 from recollect.store import projects
-from tests.doors.test_isolation import dump
 from tests.support.alumia import (
     client_of,
     colleague,
@@ -32,7 +31,8 @@ from tests.support.alumia import (
     switch_workspaces,
 )
 from tests.support.house import neighbour, new_caller, visit
-from tests.support.routes import Route, door_named, fields_of_body, operation, routes_of
+from tests.support.isolation import Case, dump
+from tests.support.routes import door_named, fields_of_body, operation, routes_of
 from tests.support.statebase import remember
 
 pytestmark = pytest.mark.anyio
@@ -78,20 +78,6 @@ class Things:
 
 def nobodys() -> Things:
     return Things(*(str(uuid4()) for _ in range(7)))
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A request in which one id is not the caller's."""
-
-    route: Route
-    place: str
-    path: str
-    query: dict[str, Any] = field(default_factory=dict[str, Any])
-    body: dict[str, Any] | None = None
-
-    def __str__(self) -> str:
-        return f"{self.route} ({self.place})"
 
 
 def names_something(name: str) -> bool:

@@ -15,7 +15,7 @@ from recollect.engine.core import Engine
 from recollect.engine.messages import NewMessage
 from recollect.models.chat import Route as ModelRoute
 from recollect.models.chats import Chats
-from tests.engine.test_segments import ScriptedChat
+from tests.support.chats import ScriptedChat
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for, serve, visit
 from tests.support.informer import Http, Object, complaint, new_chat, remember, say

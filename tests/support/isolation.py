@@ -1,0 +1,53 @@
+"""Requests that reach for what is somebody else's, and everything that a workspace holds."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import sql
+
+from recollect.domain import WorkspaceId
+from recollect.engine.core import Engine
+from tests.support.routes import Route
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A request in which one id is not the caller's."""
+
+    route: Route
+    place: str
+    path: str
+    query: dict[str, Any] = field(default_factory=dict[str, Any])
+    body: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.route} ({self.place})"
+
+
+_ROWS = sql.SQL("SELECT each::text FROM {table} each WHERE workspace_id = {id} ORDER BY 1")
+
+
+async def dump(engine: Engine, workspace_id: WorkspaceId) -> dict[str, list[str]]:
+    """Every row of a workspace, as text."""
+    found: dict[str, list[str]] = {}
+    async with engine.pool.everywhere() as db:
+        for table in await data_tables(engine):
+            query = _ROWS.format(table=sql.Identifier(table), id=sql.Literal(workspace_id))
+            found[table] = [row[0] for row in await (await db.execute(query)).fetchall()]
+    return found
+
+
+async def data_tables(engine: Engine) -> list[str]:
+    """Every table whose rows are a workspace's."""
+    async with engine.pool.everywhere() as db:
+        cursor = await db.execute(
+            """
+            SELECT c.relname
+            FROM pg_class c
+            JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'workspace_id'
+            WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'api_key'
+                AND c.relnamespace = 'public'::regnamespace
+            ORDER BY c.relname
+            """
+        )
+        return [row[0] for row in await cursor.fetchall()]
