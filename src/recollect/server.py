@@ -31,6 +31,7 @@ from recollect.doors.under_way import UnderWay
 from recollect.engine.core import Engine
 from recollect.engine.keys import KeyRing
 from recollect.engine.signin import Life, SignIns
+from recollect.engine.talk import STOP
 from recollect.health import Health
 from recollect.measure import Measures
 from recollect.settings import Settings
@@ -110,8 +111,14 @@ class Server:
         if self._settings.pgbouncer:
             await self.ring.watch()
         else:
-            calls = {jobs.CHANNEL: self.worker.wake, identity.CHANNEL: self.ring.forget}
-            await listen(self._engine.pool.url, calls)
+            await listen(
+                self._engine.pool.url,
+                {
+                    jobs.CHANNEL: lambda _: self.worker.wake(),
+                    identity.CHANNEL: lambda _: self.ring.forget(),
+                    STOP: self.under_way.hear,
+                },
+            )
 
     def _house(self) -> Starlette:
         """What stands behind no door: nothing here shows anybody's data."""

@@ -43,7 +43,7 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
 async def _until_told(worker: Worker, url: str | None) -> None:
     tasks = [asyncio.create_task(worker.run())]
     if url:
-        tasks.append(asyncio.create_task(listen(url, {jobs.CHANNEL: worker.wake})))
+        tasks.append(asyncio.create_task(listen(url, {jobs.CHANNEL: lambda _: worker.wake()})))
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)

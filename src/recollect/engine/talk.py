@@ -26,8 +26,10 @@ from recollect.engine.messages import ListMessages, list_messages
 from recollect.engine.threads import OpenThread, get_thread, open_thread
 from recollect.engine.turn import Ask, Mode
 from recollect.errors import Conflict, Invalid, NotFound
-from recollect.store import idempotency, memories, segments, threads
+from recollect.store import idempotency, listen, memories, segments, threads
 
+# On which one server tells the others whose answer, in which chat, is to be broken off.
+STOP = "recollect_stop"
 AGENT = "dashboard"
 PLAIN = "chat"
 
@@ -206,6 +208,15 @@ async def prepare(engine: Engine, caller: Caller, ref: Ref, say: Say) -> tuple[C
     letters = sum(len(each.content) for each in page.messages)
     is_all_told = not page.has_more and letters <= _MOST_LETTERS
     return (replace(caller, thread_id=None) if is_all_told else caller), ask
+
+
+async def stop_elsewhere(engine: Engine, caller: Caller) -> None:
+    """Have whichever other server answers the caller in their chat break that off.
+
+    One that runs behind PgBouncer hears nothing of it, and its answer goes on to the end.
+    """
+    async with engine.pool.everywhere() as db:
+        await listen.tell(db, STOP, f"{caller.user_id} {caller.thread_id}")
 
 
 def _recent(newest_first: Sequence[Message]) -> list[dict[str, str]]:

@@ -148,6 +148,11 @@ class Sink(Protocol):
         """The stream ends; `last` is the upstream's own last chunk, `usage` the sum."""
         ...
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a turn that was cancelled was so by its user, who has heard enough."""
+        return False
+
     async def heard(self, message: Message, remembered: Remembered) -> None:
         """What the user said is kept in the thread; before anything else, if there is a thread."""
 
@@ -336,6 +341,8 @@ class _Turn:
         if not said:
             return None
         about: Object = {"model": self._route.model} | ({} if is_done else {"incomplete": True})
+        if not is_done and self._sink.is_stopped:
+            about["stopped"] = True
         if self._ask.kind in kinds.INSTRUCTIONS:
             about["kind"] = self._ask.kind
         if self._remembered.state is not State.OFF:

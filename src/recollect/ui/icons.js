@@ -22,6 +22,7 @@ const PATHS = {
   history: "M3.5 10a6.5 6.5 0 106.5-6.5c-2.3 0-4.3 1.2-5.5 3M4 3.5v3.3h3.3M10 6.5V10l2.5 1.8",
   close: "M5 5l10 10M15 5L5 15",
   send: "M10 16V4M5 9l5-5 5 5",
+  stop: "M6 6h8v8H6z",
   copy: "M7 7h9v9H7zM13 7V4H4v9h3",
   check: "M4 10.5l4 4 8-9",
   more: "M5 10h.01M10 10h.01M15 10h.01",

@@ -27,6 +27,7 @@ export interface Message {
   kind?: Kind | null;
   memory_id?: string | null;
   is_complete?: boolean;
+  is_stopped?: boolean;
   injected?: Injected[];
 }
 

@@ -60,6 +60,12 @@ class NewTurn(Body):
     temporary: bool = False
 
 
+class Stopped(BaseModel):
+    """`POST /chat/api/chats/{chatId}/stop`: whether something was under way where it was asked."""
+
+    stopped: bool
+
+
 class InjectedObject(BaseModel):
     """A memory that the model was shown, and why."""
 
@@ -81,6 +87,7 @@ class MessageObject(BaseModel):
     kind: str | None
     memory_id: str | None
     is_complete: bool
+    is_stopped: bool
     injected: list[InjectedObject]
 
 
@@ -108,6 +115,7 @@ def from_told(told: Told) -> MessageObject:
         kind=_text(message.metadata.get("kind")),
         memory_id=f"mem_{message.memory_code}" if message.memory_code else None,
         is_complete=not message.metadata.get("incomplete"),
+        is_stopped=bool(message.metadata.get("stopped")),
         injected=[from_shown(each) for each in told.shown],
     )
 
@@ -123,6 +131,7 @@ def from_passing(role: str, content: str, at: datetime) -> MessageObject:
         kind=None,
         memory_id=None,
         is_complete=True,
+        is_stopped=False,
         injected=[],
     )
 

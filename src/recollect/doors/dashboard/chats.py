@@ -4,16 +4,25 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from recollect.domain import MESSAGE_PREFIXES, parse_ref
+from recollect.domain import MESSAGE_PREFIXES, Caller, parse_ref
 from recollect.doors import refs
 from recollect.doors.cursors import cursor_at, place_of
 from recollect.doors.dashboard import chat_wire, wire
 from recollect.doors.dashboard.common import RESPONSES, Chatting, here
-from recollect.doors.dashboard.turns import TurnStream
+from recollect.doors.dashboard.turns import Turns, TurnStream
 from recollect.doors.furnish import CallerOf, EngineOf
+from recollect.doors.under_way import Place
 from recollect.doors.values import clamped
 from recollect.engine.chats import ChangeChat, change_chat
-from recollect.engine.talk import Say, begin_chat, end_chat, list_talks, prepare, said_in
+from recollect.engine.talk import (
+    Say,
+    begin_chat,
+    end_chat,
+    list_talks,
+    prepare,
+    said_in,
+    stop_elsewhere,
+)
 from recollect.engine.threads import get_thread
 from recollect.engine.workspaces import enter_place
 from recollect.errors import Invalid
@@ -108,4 +117,21 @@ async def take_turn(
     """Say something and hear the answer as it comes, as a stream of events."""
     say = Say(body.content, kind=body.kind, model=body.model, is_temporary=body.temporary)
     speaker, ask = await prepare(engine, caller, here(caller), say)
-    return request.app.state.turns.begin(engine, speaker, ask)
+    return _turns(request).begin(engine, _place(caller), speaker, ask)
+
+
+@router.post("/chat/api/chats/{chat_id}/stop")
+async def stop_turn(request: Request, engine: EngineOf, caller: Chatting) -> chat_wire.Stopped:
+    """Break off one's answer that is under way; what was said so far is kept."""
+    is_here = _turns(request).stop(_place(caller))
+    if not is_here:
+        await stop_elsewhere(engine, caller)
+    return chat_wire.Stopped(stopped=is_here)
+
+
+def _place(caller: Caller) -> Place:
+    return Place(caller.user_id, caller.thread_id)
+
+
+def _turns(request: Request) -> Turns:
+    return request.app.state.turns

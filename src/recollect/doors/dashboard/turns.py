@@ -1,5 +1,6 @@
 """Turns on their way to the page, which listens for as long as it likes."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any, cast
@@ -10,7 +11,7 @@ from starlette.responses import StreamingResponse
 from recollect.domain import Caller, Message
 from recollect.doors.dashboard import chat_wire, memory_wire, wire
 from recollect.doors.dashboard.errors import answer
-from recollect.doors.under_way import Events, UnderWay
+from recollect.doors.under_way import Events, Place, UnderWay
 from recollect.engine.core import Engine
 from recollect.engine.inject import Remembered
 from recollect.engine.learn import Lesson, learn_now
@@ -37,12 +38,16 @@ class Turns:
     def __init__(self, under_way: UnderWay) -> None:
         self._under_way = under_way
 
-    def begin(self, engine: Engine, caller: Caller, ask: Ask) -> TurnStream:
+    def begin(self, engine: Engine, place: Place, caller: Caller, ask: Ask) -> TurnStream:
         """Start a turn; raise `RateLimited` when this user has too many under way."""
         events = self._under_way.begin(
-            caller.user_id, lambda events: _run(engine, caller, ask, events)
+            place, lambda events: _run(engine, caller, ask, events)
         )
         return TurnStream(events, headers=_HEADERS)
+
+    def stop(self, place: Place) -> bool:
+        """Break off what is under way there; False when that is nothing, in this process."""
+        return self._under_way.stop(place)
 
 
 async def _run(engine: Engine, caller: Caller, ask: Ask, events: Events) -> None:
@@ -50,14 +55,18 @@ async def _run(engine: Engine, caller: Caller, ask: Ask, events: Events) -> None
     try:
         await sink.welcome()
         await run_turn(engine, caller, ask, sink)
-        sink.farewell()
+        sink.farewell(is_complete=True)
+    except asyncio.CancelledError:
+        sink.farewell(is_complete=False)
+        if events.is_stopped:
+            sink.tell("stopped", {})
+        raise
     except Exception as error:  # noqa: BLE001 - the last handler: nobody else awaits this
         if not isinstance(error, Failure):
             _log.error("turn.failed", kind=type(error).__name__, at=frames(error))
         sink.tell("error", answer(error).body["error"])
     finally:
         events.put_nowait(b"data: [DONE]\n\n")
-        events.put_nowait(None)
 
 
 class _PageSink(Sink):
@@ -81,11 +90,17 @@ class _PageSink(Sink):
             asked = chat_wire.from_passing("user", self._content, self._engine.now())
             self.tell("message.created", asked.model_dump())
 
-    def farewell(self) -> None:
-        """And its answer, as it was given."""
+    def farewell(self, *, is_complete: bool) -> None:
+        """And its answer, as far as it was given."""
         if self._is_passing and self._said:
             said = chat_wire.from_passing("assistant", self._said, self._engine.now())
-            self.tell("message.completed", said.model_dump())
+            ended = {"is_complete": is_complete, "is_stopped": self.is_stopped}
+            self.tell("message.completed", said.model_dump() | ended)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its reader had enough."""
+        return self._events.is_stopped
 
     async def heard(self, message: Message, remembered: Remembered) -> None:
         """The question is kept; what the model is shown follows."""

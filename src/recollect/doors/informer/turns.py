@@ -10,7 +10,7 @@ import structlog
 from recollect.domain import Caller, Ref, new_code
 from recollect.doors.informer.errors import answer
 from recollect.doors.informer.wire import id_of_message
-from recollect.doors.under_way import Events, UnderWay
+from recollect.doors.under_way import Events, Place, UnderWay
 from recollect.engine.chats import converse
 from recollect.engine.core import Engine
 from recollect.engine.messages import NewMessage
@@ -28,7 +28,7 @@ async def take_turn(
     Raises what goes wrong before the model has said anything; after that the stream tells it.
     """
     turn = _Turn(engine, caller, chat, message)
-    stream = under_way.begin(caller.user_id, turn.run)
+    stream = under_way.begin(Place(caller.user_id), turn.run)
     await asyncio.shield(turn.begun)
     return stream
 
@@ -41,7 +41,7 @@ class _Turn:
         self._message = message
         self._code = new_code()
         self._text_id = f"{id_of_message(self._code)}-text"
-        self._events: Events = asyncio.Queue()
+        self._events = Events()
         # Done when the first words are there, or none will come.
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Looked at here as well: whoever waited for it may have gone.
@@ -63,7 +63,6 @@ class _Turn:
             if not self.begun.done():
                 self.begun.cancel()
             events.put_nowait(b"data: [DONE]\n\n")
-            events.put_nowait(None)
 
     def _hear(self, text: str) -> None:
         self._begin()

@@ -28,7 +28,7 @@ export async function page(main, place, signal) {
   const title = h("input", { class: "chat-title", "aria-label": "Title of this chat", value: "", placeholder: "New chat", disabled: !chat, change: retitle });
   const { toggle, panel } = memoryPanel(signal);
   const talk = thread(scroller, signal);
-  const write = composer(chat, ask);
+  const write = composer(chat, ask, talk.stop);
   const hello = h("div", { class: "hello" });
   main.replaceChildren(
     h("div", { class: "chat" },
@@ -38,6 +38,7 @@ export async function page(main, place, signal) {
         scroller,
         h("div", { class: "composer-place" }, write.node)),
       panel));
+  document.addEventListener("keydown", stopByKey, { signal });
   if (matchMedia("(pointer: fine)").matches) write.field.focus({ preventScroll: true });
 
   if (chat) await open();
@@ -92,6 +93,13 @@ export async function page(main, place, signal) {
     } finally {
       write.busy = false;
     }
+  }
+
+  /** Escape leaves what is open; where nothing is, it ends the answer. @param {KeyboardEvent} event */
+  function stopByKey(event) {
+    if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
+    if (document.querySelector("dialog[open]") || panel.contains(/** @type {Node} */ (event.target))) return;
+    talk.stop();
   }
 
   /** What is learnt of a turn in the background shows as soon as it is there. */

@@ -14,8 +14,9 @@ const KINDS = [
 /**
  * @param {string} chat
  * @param {(ask: { content: string, kind: string, model: string, temporary: boolean }) => void} send
+ * @param {() => void} stop
  */
-export function composer(chat, send) {
+export function composer(chat, send, stop) {
   let draft = `draft.${chat || "new." + state.workspace}`;
   const field = h("textarea", { id: "composer", rows: "1", placeholder: "Write a message", "aria-label": "Message", input: changed, keydown: keys, enterkeyhint: "send" });
   const kind = h("select", { "aria-label": "Kind of turn", class: "quiet-select", change: draw }, KINDS.map(([value, label, title]) => h("option", { value, title }, label)));
@@ -24,8 +25,9 @@ export function composer(chat, send) {
   const temporary = h("button", { type: "button", class: "small-button", "aria-pressed": "false", "aria-label": "Temporary", title: "Nothing of this turn is remembered, and nothing is recalled for it", click: () => temporary.setAttribute("aria-pressed", String(temporary.getAttribute("aria-pressed") !== "true")) },
     icon("temporary"), h("span", {}, "Temporary"));
   const button = h("button", { type: "submit", class: "icon-button send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
+  const halt = h("button", { type: "button", class: "icon-button send", "aria-label": "Stop", title: "Stop the answer (Esc)", hidden: true, click: stop }, icon("stop"));
   const node = h("form", { class: "composer", submit: submit }, field,
-    h("div", { class: "composer-row" }, kind, state.me.models.length > 1 && model, temporary, h("span", { class: "grow" }), button));
+    h("div", { class: "composer-row" }, kind, state.me.models.length > 1 && model, temporary, h("span", { class: "grow" }), halt, button));
 
   field.value = noted(draft) ?? "";
   let isBusy = false;
@@ -42,7 +44,11 @@ export function composer(chat, send) {
     field.style.height = `${Math.min(field.scrollHeight, 240)}px`;
   }
   function draw() {
-    button.disabled = isBusy || !isReady();
+    button.hidden = isBusy;
+    button.disabled = !isReady();
+    const wasThere = !halt.hidden && halt.contains(document.activeElement);
+    halt.hidden = !isBusy;
+    if (wasThere && halt.hidden) field.focus();
   }
   /** A compaction needs no words: what it sums up was said. */
   function isReady() {

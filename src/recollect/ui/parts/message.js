@@ -27,7 +27,7 @@ export function messageView(message, chat) {
       message.kind && KINDS[message.kind] && h("span", { class: "chip" }, KINDS[message.kind]),
       moment(message.created_at)),
     body,
-    message.is_complete === false && h("p", { class: "soft small" }, "This answer was cut off before it was finished."),
+    message.is_complete === false && h("p", { class: "soft small" }, message.is_stopped ? "You stopped this answer here." : "This answer was cut off before it was finished."),
     injected(message.injected ?? []),
     actions(message, chat));
 }

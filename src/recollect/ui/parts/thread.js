@@ -10,6 +10,7 @@ import { waiting } from "./empty.js";
 import { injected } from "./injected.js";
 import { messageView } from "./message.js";
 import { problem } from "./problem.js";
+import { toast } from "./toasts.js";
 
 /** @typedef {import("../types").Message} Message */
 /** @typedef {{ content: string, kind: string, model: string, temporary: boolean }} Ask */
@@ -31,6 +32,7 @@ export function thread(scroller, signal) {
   scroller.append(older, messages);
   let chat = "";
   let isRunning = false;
+  let isStopping = false;
   /** @type {string | null} */
   let cursor = null;
 
@@ -67,6 +69,7 @@ export function thread(scroller, signal) {
    */
   async function run(ask, told) {
     isRunning = true;
+    isStopping = false;
     const turn = new Turn(ask, chat);
     messages.append(...turn.nodes);
     toEnd();
@@ -78,6 +81,8 @@ export function thread(scroller, signal) {
         if (event.name === "message.created") told.accepted();
         turn.take(event);
         if (isFollowing) toEnd();
+        // Asked for before there was anything to stop: now there is.
+        if (isStopping && event.name === "message.created") stop();
       }
       if (!turn.isOver) await recover(turn, told);
     } catch (error) {
@@ -88,6 +93,13 @@ export function thread(scroller, signal) {
       isRunning = false;
       if (!signal.aborted) tell("chats", { chat });
     }
+  }
+
+  /** Ask the server to say no more. What was said so far comes back as it is kept. */
+  async function stop() {
+    if (!isRunning || !chat) return;
+    isStopping = true;
+    await call(`/chat/api/chats/${encodeURIComponent(chat)}/stop`, { method: "POST" }).catch((error) => toast(error.message));
   }
 
   /**
@@ -130,7 +142,7 @@ export function thread(scroller, signal) {
   }
 
   hear("chats", (news) => news.isElsewhere && news.chat === chat && !isRunning && open(chat).catch(() => {}), signal);
-  return { open, run, messages, named: (/** @type {string} */ id) => (chat = id) };
+  return { open, run, stop, messages, named: (/** @type {string} */ id) => (chat = id) };
 }
 
 /** One question and its answer, as it arrives. */
@@ -166,6 +178,7 @@ class Turn {
     else if (name === "tool") this.#tool(data);
     else if (name === "x_memory.auto_saved") this.#saved(data.memory);
     else if (name === "message.completed") this.#complete(data);
+    else if (name === "stopped") this.#stopped();
     else if (name === "error") (this.fail(new Error(data.message)), (this.isOver = true));
     else if (name === "done") this.isOver = true;
   }
@@ -208,6 +221,13 @@ class Turn {
     if (shown) shown.open = isOpen;
     this.answer.replaceWith(view);
     this.nodes[1] = this.answer = view;
+  }
+
+  /** Nothing had been said yet, or it was kept as far as it came. */
+  #stopped() {
+    this.answer.removeAttribute("aria-busy");
+    if (!this.question) for (const node of this.nodes) node.remove();
+    this.state.replaceChildren(h("p", { class: "soft small" }, "You stopped this answer before it began."));
   }
 
   /** @param {string} text */

@@ -20,7 +20,7 @@ const KEYS = [
   ["Delete", "Forget it"],
   ["m", "Show or hide memories in a chat"],
   ["n", "New chat"],
-  ["Esc", "Leave what is open"],
+  ["Esc", "Leave what is open; stop an answer"],
   ["?", "This list"],
 ];
 
