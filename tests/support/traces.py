@@ -75,6 +75,8 @@ async def _keep_keyed(http: httpx2.AsyncClient, mark: str) -> None:
         "/api/v1/memories", json={"value": f"{mark} likes tea", "key": f"{mark}.drink"}
     )
     path = f"/api/v1/memories/{kept.json()['data']['id']}"
+    changed = await http.patch(path, json={"value": f"{mark} likes green tea"})
+    assert changed.is_success, changed.text
     file = {"file": (f"{mark}.txt", f"a file of {mark}".encode() * 10, "text/plain")}
     assert (await http.post(f"{path}/assets", files=file)).status_code == 201
     told = (await http.post("/api/v1/sessions", json={})).json()["data"]["id"]

@@ -30,6 +30,7 @@ TABLES = {
     "message": "message",
     "file": "message_file",
     "memory": "memory",
+    "past": "memory_text",
     "link": "association",
     "source": "memory_source",
     "made_of": "memory_message",

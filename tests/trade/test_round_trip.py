@@ -112,7 +112,8 @@ async def furnish(engine: Engine, caller: Caller, clock: Clock) -> Caller:
         )
         await http.post(f"{path}/sources", json={"kind": "session", "id": await session(http)})
         await kept(http, "The project ships", scope="project", projectId=project)
-        await kept(http, "The agent is terse", scope="agent", agentId=agent)
+        terse = await kept(http, "The agent is terse", scope="agent", agentId=agent)
+        await http.patch(f"/api/v1/memories/{terse['id']}", json={"value": "The agent is brief"})
         await http.post("/api/v1/learning", json={"category": "role", "insight": "likes short"})
 
     async def brought() -> AsyncIterator[bytes]:

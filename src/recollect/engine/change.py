@@ -20,7 +20,7 @@ from recollect.engine.save import (
 from recollect.engine.spaces import Embedded
 from recollect.engine.words import terms
 from recollect.errors import Invalid, NotFound
-from recollect.store import memories, words
+from recollect.store import memories, texts, words
 from recollect.store.pool import Db
 
 
@@ -124,6 +124,7 @@ async def change_within(
         await words.remove(db, caller.workspace_id, [after.id])
         await words.insert(db, caller.workspace_id, after.id, terms(indexed_text(after)))
     if after.content != before.content:
+        await texts.put(db, before, engine.now())
         after = await attach_vector(engine, db, after, embedded)
     await engine.note(
         db,

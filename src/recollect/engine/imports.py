@@ -50,6 +50,7 @@ _PARENTS: Mapping[str, Mapping[str, str]] = {
     "turn": {"thread_id": "thread"},
     "message": {"thread_id": "thread"},
     "file": {"message_id": "message"},
+    "past": {"memory_id": "memory"},
     "link": {"source_id": "memory", "target_id": "memory"},
     "source": {"memory_id": "memory"},
     "made_of": {"memory_id": "memory", "message_id": "message"},

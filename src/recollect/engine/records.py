@@ -324,6 +324,12 @@ KINDS: Mapping[str, Mapping[str, Field]] = {
         "version": _may(_whole(1), default=1),
         "content_version": _may(_whole(1), default=1),
     },
+    "past": {
+        "memory_id": _need(_id),
+        "version": _need(_whole(1)),
+        "content": _need(_text(MOST_MEMORY_BYTES, may_be_empty=False)),
+        "replaced_at": _need(_time),
+    },
     "link": {
         "id": _need(_id),
         "source_id": _need(_id),

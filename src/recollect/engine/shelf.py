@@ -1,7 +1,7 @@
 """A workspace's memories as people look through them; nothing here counts as access."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -25,9 +25,11 @@ from recollect.engine.kinds import is_outcome
 from recollect.engine.recall import within_thread
 from recollect.engine.search import Finding, Search, search
 from recollect.errors import NotFound
-from recollect.store import links, memories, messages, shelf, threads
+from recollect.store import links, memories, messages, shelf, texts, threads
 from recollect.store.pool import Db
 from recollect.store.shelf import Deed, Facet, Wanted
+from recollect.store.texts import MOST as MOST_TEXTS
+from recollect.store.texts import Text
 
 Place = tuple[datetime, UUID]
 
@@ -67,6 +69,14 @@ class Tie:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """Something that was done to a memory, and what it said then, where that is known."""
+
+    deed: Deed
+    content: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """All there is to know of one memory."""
 
@@ -75,7 +85,7 @@ class Detail:
     replaces: list[Memory]
     replaced_by: list[Memory]
     ties: list[Tie]
-    history: list[Deed]
+    history: list[Past]
 
 
 async def look(engine: Engine, caller: Caller, ask: Look) -> Shelf:
@@ -95,9 +105,25 @@ async def look(engine: Engine, caller: Caller, ask: Look) -> Shelf:
             now=engine.now(),
             view=ask.view,
         )
-        shown = found[: ask.limit]
+        shown = await _as_of(db, caller, found[: ask.limit], ask.view)
         sources = await _sources(db, caller, shown)
     return Shelf(shown, sources, len(found) > ask.limit)
+
+
+async def first_at(engine: Engine, caller: Caller) -> datetime | None:
+    """When the oldest memory was learnt that the caller sees, a replaced one included."""
+    caller.require(Right.READ)
+    async with engine.reading(caller) as db:
+        return await shelf.first_at(db, caller, engine.now())
+
+
+async def _as_of(db: Db, caller: Caller, found: Sequence[Memory], view: View) -> list[Memory]:
+    """The memories in the words they had at the time asked about."""
+    if view.as_of is None or not found:
+        return list(found)
+    ids = [each.id for each in found]
+    said = await texts.at(db, caller.workspace_id, ids, view.as_of)
+    return [replace(each, content=said.get(each.id, each.content)) for each in found]
 
 
 async def look_for(
@@ -175,6 +201,7 @@ async def examine(engine: Engine, caller: Caller, ref: Ref) -> Detail:
         ends = [_other(each, memory.id) for each in tied]
         known = await memories.find_all(db, caller, [*older, *newer, *ends], now, HISTORY)
         deeds = await shelf.history(db, caller, memory.code, limit=_MOST_DEEDS)
+        said_before = await texts.of(db, caller.workspace_id, memory.id)
     return Detail(
         memory,
         said,
@@ -185,7 +212,7 @@ async def examine(engine: Engine, caller: Caller, ref: Ref) -> Detail:
             for each in tied
             if _other(each, memory.id) in known
         ],
-        deeds,
+        [Past(each, _said_in(each.version, memory, said_before)) for each in deeds],
     )
 
 
@@ -197,6 +224,16 @@ async def require_of_chat(engine: Engine, caller: Caller, ref: Ref) -> Memory:
     if memory is None or caller.thread_id is None or memory.thread_id != caller.thread_id:
         raise NotFound("memory")
     return memory
+
+
+def _said_in(version: int | None, memory: Memory, before: Sequence[Text]) -> str | None:
+    """What a memory said in a version; None where that is not known any more."""
+    if version is None:
+        return None
+    if len(before) >= MOST_TEXTS and version < before[0].version:
+        return None  # of what it said before those, nothing is kept
+    older = next((each for each in before if each.version >= version), None)
+    return older.content if older else memory.content
 
 
 def _other(association: Association, memory_id: MemoryId) -> MemoryId:

@@ -307,6 +307,10 @@ _SEGMENTS = """
     DELETE FROM segment
     WHERE workspace_id = %(workspace_id)s AND memory_id = ANY(%(memory_ids)s)
 """
+_TEXTS = """
+    DELETE FROM memory_text
+    WHERE workspace_id = %(workspace_id)s AND memory_id = ANY(%(memory_ids)s)
+"""
 _ERASE_MEMORIES = """
     DELETE FROM memory
     WHERE workspace_id = %(workspace_id)s AND id = ANY(%(memory_ids)s)
@@ -440,6 +444,7 @@ STEPS: Sequence[tuple[str, LiteralString]] = (
     ("asset", _ASSETS),
     ("memory_message", _MADE_OF),
     ("segment", _SEGMENTS),
+    ("memory_text", _TEXTS),
     ("memory", _ERASE_MEMORIES),
     ("memory let go", _LET_GO),
     ("chunk_word", _CHUNK_WORDS),

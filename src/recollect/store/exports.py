@@ -46,6 +46,7 @@ MEMORY = """
 LINK = "id, source_id, target_id, relation, weight, is_authored, created_at"
 SOURCE = "id, memory_id, kind, target_id, created_at"
 MADE_OF = "memory_id, message_id"
+PAST = "memory_id, version, content, replaced_at"
 SEGMENT = "memory_id, thread_id, is_cut, is_stale, summarised_by, fallback_reason"
 ASSET = "id, memory_id, filename, media_type, size, digest, created_at"
 # How far it was read is told anew by whoever reads it.
@@ -151,6 +152,11 @@ _MADE_OF = f"""
         AND memory_id IN ({_MEMORIES}) AND message_id IN ({_SAID})
     ORDER BY memory_id, message_id
 """
+_PASTS = f"""
+    SELECT {PAST} FROM memory_text
+    WHERE workspace_id = %(workspace_id)s AND memory_id IN ({_MEMORIES})
+    ORDER BY memory_id, version
+"""
 _SEGMENTS = f"""
     SELECT {SEGMENT} FROM segment
     WHERE workspace_id = %(workspace_id)s AND memory_id IN ({_MEMORIES})
@@ -250,6 +256,7 @@ KINDS: dict[str, LiteralString] = {
     "message": _MESSAGES,
     "file": _FILES,
     "memory": _ALL_MEMORIES,
+    "past": _PASTS,
     "link": _LINKS,
     "source": _SOURCES,
     "made_of": _MADE_OF,

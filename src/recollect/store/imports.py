@@ -24,6 +24,7 @@ from recollect.store.exports import (
     MADE_OF,
     MEMORY,
     MESSAGE,
+    PAST,
     PROJECT,
     PROJECT_MEMBER,
     SEGMENT,
@@ -112,6 +113,13 @@ _MEMORIES = f"""
     FROM jsonb_populate_recordset(NULL::memory, %(rows)s)
     ON CONFLICT DO NOTHING
     RETURNING id::text
+"""
+_PASTS = f"""
+    INSERT INTO memory_text (workspace_id, {PAST})
+    SELECT %(workspace_id)s, {PAST} FROM jsonb_populate_recordset(NULL::memory_text, %(rows)s)
+    WHERE {_OF_MEMORY}
+    ON CONFLICT DO NOTHING
+    RETURNING memory_id || ' ' || version
 """
 _LINKS = f"""
     INSERT INTO association (workspace_id, {LINK})
@@ -209,6 +217,12 @@ _KNOWN_MEMORIES = """
     SELECT id::text FROM memory
     WHERE workspace_id = %(workspace_id)s AND id = ANY(%(keys)s::uuid[])
 """
+_KNOWN_PASTS = """
+    SELECT memory_id || ' ' || version FROM memory_text
+    WHERE workspace_id = %(workspace_id)s
+        AND memory_id = ANY(ARRAY(SELECT split_part(unnest(%(keys)s::text[]), ' ', 1)::uuid))
+        AND memory_id || ' ' || version = ANY(%(keys)s)
+"""
 _KNOWN_LINKS = """
     SELECT source_id || ' ' || target_id || ' ' || relation FROM association
     WHERE workspace_id = %(workspace_id)s
@@ -254,6 +268,7 @@ _KINDS: dict[str, tuple[LiteralString, LiteralString, tuple[str, ...]]] = {
     "message": (_MESSAGES, _KNOWN_MESSAGES, ("id",)),
     "file": (_FILES, _KNOWN_FILES, ("id",)),
     "memory": (_MEMORIES, _KNOWN_MEMORIES, ("id",)),
+    "past": (_PASTS, _KNOWN_PASTS, ("memory_id", "version")),
     "link": (_LINKS, _KNOWN_LINKS, ("source_id", "target_id", "relation")),
     "source": (_SOURCES, _KNOWN_SOURCES, ("id",)),
     "made_of": (_MADE_OF, _KNOWN_MADE_OF, ("memory_id", "message_id")),

@@ -10,6 +10,7 @@ from psycopg.rows import class_row, kwargs_row
 
 from recollect.domain import (
     CURRENT,
+    HISTORY,
     Caller,
     Memory,
     MemoryId,
@@ -83,6 +84,21 @@ async def page(
     async with db.cursor(row_factory=kwargs_row(memory_from_row)) as cursor:
         await cursor.execute(_PAGE, values)
         return await cursor.fetchall()
+
+
+_FIRST = f"""
+    SELECT m.created_at FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND {VISIBLE}
+    ORDER BY m.created_at, m.id
+    LIMIT 1
+"""
+
+
+async def first_at(db: Db, caller: Caller, now: datetime) -> datetime | None:
+    """When the oldest memory was learnt, one that was replaced since included."""
+    cursor = await db.execute(_FIRST, visible_to(caller, now, HISTORY))
+    row = await cursor.fetchone()
+    return row[0] if row else None
 
 
 _SOURCES = """

@@ -508,10 +508,11 @@ async def test_S76_all_there_is_to_know_of_a_memory(desk: Desk, clock: Clock) ->
 
     assert pinned.json()["pinned"] is True
     assert detail["pinned"] is True
-    assert [(each["event"], each["version"]) for each in detail["history"]] == [
-        ("memory.updated", 3),
-        ("memory.updated", 2),
-        ("memory.created", 1),
+    history = [(each["event"], each["version"], each["content"]) for each in detail["history"]]
+    assert history == [
+        ("memory.updated", 3, "Now it is April 1"),
+        ("memory.updated", 2, "Now it is April 1"),
+        ("memory.created", 1, DEADLINE),
     ]
     assert all(each["actor"].startswith("user-") for each in detail["history"])
     assert detail["messages"] == [
@@ -524,6 +525,28 @@ async def test_S76_all_there_is_to_know_of_a_memory(desk: Desk, clock: Clock) ->
     ]
     assert (detail["replaces"], detail["replaced_by"], detail["links"]) == ([], [], [])
     assert detail["valid_from"] == NOW
+
+
+async def test_a_memory_is_seen_in_the_words_of_the_time_and_of_many_changes_the_last_are_kept(
+    desk: Desk, clock: Clock
+) -> None:
+    made = await desk.remember("Take 0")
+    path = f"{desk.workspace}/memories/{made['id']}"
+    for number in range(1, 25):
+        clock.advance(timedelta(days=1))
+        await desk.http.patch(path, json={"content": f"Take {number}"})
+
+    history = (await desk.http.get(path)).json()["history"]
+    then = {"as_of": (clock() - timedelta(days=3, hours=1)).isoformat()}
+    timeline = (await desk.http.get(f"{desk.workspace}/timeline", params=then)).json()
+    await desk.http.patch(path, json={"content": "Take 23"})
+    back = (await desk.http.get(path)).json()["history"]
+
+    known = [each["content"] for each in history]
+    assert known == [f"Take {number}" for number in range(24, 3, -1)] + [None] * 4
+    assert [each["content"] for each in timeline["items"]] == ["Take 20"]
+    assert timeline["first_at"] == NOW
+    assert [each["content"] for each in back[:3]] == ["Take 23", "Take 24", "Take 23"]
 
 
 async def test_what_a_memory_replaced_is_shown_and_seen_at_its_time(

@@ -11,7 +11,7 @@ from recollect.doors.cursors import cursor_at, place_of
 from recollect.doors.dashboard import memory_wire, wire
 from recollect.doors.dashboard.common import RESPONSES, Chatting, Inside, here
 from recollect.doors.furnish import EngineOf
-from recollect.doors.values import Time, clamped
+from recollect.doors.values import Time, clamped, iso
 from recollect.engine.change import Change, change
 from recollect.engine.core import Engine
 from recollect.engine.forget import forget, restore
@@ -22,6 +22,7 @@ from recollect.engine.shelf import (
     count,
     examine,
     facets,
+    first_at,
     look,
     look_for,
     require_of_chat,
@@ -112,7 +113,7 @@ class TimelineParameters(wire.PageParameters):
 @router.get(f"{_WORKSPACE}/timeline")
 async def get_timeline(
     engine: EngineOf, caller: Inside, parameters: Annotated[TimelineParameters, Query()]
-) -> wire.Page[memory_wire.LearntObject]:
+) -> memory_wire.Timeline:
     """What was held true at a time, by when it was learnt, latest first."""
     limit = clamped(parameters.limit, default=_USUAL, most=_MOST)
     asked: dict[str, Any] = {"as_of": parameters.as_of, "in": caller.workspace_id}
@@ -120,12 +121,14 @@ async def get_timeline(
     view = View(as_of=parameters.as_of)
     found = await look(engine, caller, Look(limit, after=after, view=view))
     page = _page(found, caller, asked)
-    return wire.Page(
+    first = await first_at(engine, caller)
+    return memory_wire.Timeline(
         items=[
             memory_wire.from_learnt(*pair) for pair in zip(page.items, found.memories, strict=True)
         ],
         next_cursor=page.next_cursor,
         has_more=page.has_more,
+        first_at=iso(first) if first else None,
     )
 
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from recollect.domain import Memory, MemoryId
 from recollect.doors.dashboard.wire import (
+    Page,
     PageParameters,
     Word,
     chat_id,
@@ -91,6 +92,12 @@ class LearntObject(MemoryObject):
     valid_until: str | None
 
 
+class Timeline(Page[LearntObject]):
+    """What was held true at a time, and when the first of all was learnt."""
+
+    first_at: str | None
+
+
 class ChatMemories(BaseModel):
     """`GET /chat/api/{chatId}/memories`."""
 
@@ -143,6 +150,8 @@ class DeedObject(BaseModel):
     event: str
     actor: str
     version: int | None
+    # What it said from then on, where that is known.
+    content: str | None
 
 
 class SourceMessage(BaseModel):
@@ -262,7 +271,13 @@ def from_detail(detail: Detail) -> MemoryDetail:
             for each in detail.ties
         ],
         history=[
-            DeedObject(at=iso(each.at), event=each.action, actor=each.actor, version=each.version)
+            DeedObject(
+                at=iso(each.deed.at),
+                event=each.deed.action,
+                actor=each.deed.actor,
+                version=each.deed.version,
+                content=each.content,
+            )
             for each in detail.history
         ],
         messages=[

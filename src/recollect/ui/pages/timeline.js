@@ -11,8 +11,6 @@ import { rename } from "../router.js";
 
 const DAY = 86_400_000;
 const PAUSE_MS = 150;
-// How far the slider reaches: the first of these before which nothing was known.
-const SPANS = [30, 90, 365, 1_100, 3_650];
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
@@ -38,8 +36,8 @@ export async function page(main, place, signal) {
   });
   main.replaceChildren(h("div", { class: "page" },
     h("header", { class: "page-head" }, h("h1", {}, "Timeline")),
-    h("p", { class: "page-note" }, "What was held to be true on a day, newest first. What was corrected or forgotten later is shown as it was."),
-    h("div", { class: "slider" }, shown, slider, now), list.node));
+    h("p", { class: "page-note" }, "What was held to be true on a day, newest first. What was corrected later is shown as it was; what was forgotten stays forgotten."),
+    h("div", { class: "slider" }, shown, h("span", { class: "soft small" }, day(new Date(today.getTime() - days * DAY))), slider, now), list.node));
 
   function asOf() {
     const steps = days - Number(slider.value);
@@ -79,14 +77,12 @@ export async function page(main, place, signal) {
 }
 
 /**
+ * How many days the slider reaches back: to that of the first memory, and one in any case.
  * @param {Date} today
  * @param {AbortSignal} signal
  */
 async function reach(today, signal) {
-  const wasAnything = await Promise.all(SPANS.map(async (days) => {
-    const then = new Date(today.getTime() - days * DAY).toISOString();
-    const known = await call(here("/timeline"), { query: { as_of: then, limit: 1 }, signal });
-    return known.items.length > 0;
-  }));
-  return SPANS[wasAnything.indexOf(false)] ?? SPANS[SPANS.length - 1];
+  const { first_at: first } = await call(here("/timeline"), { query: { limit: 1 }, signal });
+  const begun = first ? new Date(first) : today;
+  return Math.max(1, Math.round((new Date(today).setHours(0, 0, 0, 0) - begun.setHours(0, 0, 0, 0)) / DAY));
 }

@@ -3,7 +3,7 @@
 import { call } from "../api.js";
 import { ago, score } from "../format.js";
 import { h } from "../h.js";
-import { forget, pin } from "../memories.js";
+import { correct, forget, pin } from "../memories.js";
 import { hear, here } from "../state.js";
 import { dialog } from "./dialogs.js";
 import { waiting } from "./empty.js";
@@ -15,8 +15,8 @@ import { toast } from "./toasts.js";
 /** @typedef {import("../types").MemoryDetail} Detail */
 
 const EVENTS = /** @type {Record<string, string>} */ ({
-  "memory.created": "Saved", "memory.updated": "Changed", "memory.deleted": "Forgotten", "memory.restored": "Restored",
-  created: "Saved", updated: "Changed", deleted: "Forgotten", restored: "Restored",
+  "memory.created": "Saved", "memory.updated": "Changed", "memory.deleted": "Forgotten", "memory.forgotten": "Forgotten", "memory.restored": "Restored",
+  "memory.linked": "Tied to another", "memory.unlinked": "Untied", "memory.reopened": "Held true again",
 });
 
 /**
@@ -58,10 +58,23 @@ function detail(memory, close) {
     section("Replaced by", (memory.replaced_by ?? []).map(other)),
     section("Tied to", (memory.links ?? []).map((link) =>
       h("div", { class: "link-row" }, h("span", { class: "chip" }, relation(link)), other(link.memory), h("span", { class: "score" }, score(link.weight))))),
-    section("History", [...(memory.history ?? [])].reverse().map((event) =>
-      h("div", { class: "event" }, h("span", { class: "event-name" }, EVENTS[event.event] ?? event.event), h("span", { class: "soft" }, event.actor), moment(event.at),
-        event.content && event.content !== memory.content && h("p", { class: "soft" }, event.content)))),
+    section("History", (memory.history ?? []).map((event, index, all) => happened(memory, event, all[index + 1]))),
   ].filter((part) => part !== null);
+}
+
+/**
+ * One line of the history, the newest first; with the words wherever they changed.
+ * @param {Detail} memory
+ * @param {NonNullable<Detail["history"]>[number]} event
+ * @param {NonNullable<Detail["history"]>[number] | undefined} before
+ */
+function happened(memory, event, before) {
+  const said = event.event === "memory.created" || (before && before.content !== event.content) ? event.content : null;
+  const what = event.event === "memory.updated" && !said ? "Details changed" : (EVENTS[event.event] ?? event.event.replaceAll(/[._]/g, " "));
+  return h("div", { class: "event" },
+    h("p", { class: "meta" }, h("span", { class: "event-name" }, what), h("span", {}, `by ${event.actor}`), moment(event.at)),
+    said && h("blockquote", { class: "said" }, h("p", {}, said),
+      said !== memory.content && h("button", { type: "button", class: "link", click: () => correct(memory.id, said).catch(say) }, "Put these words back")));
 }
 
 /** @param {import("../types").Link} link */
