@@ -11,7 +11,6 @@ from recollect.domain import Caller, Ref, Relation, Right
 from recollect.engine.documents import keep_artifact
 from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.link import Link, link
-from recollect.engine.save import Save, save
 from recollect.settings import Price
 from recollect.store import identity, jobs
 from recollect.store.jobs import NewJob
@@ -123,11 +122,13 @@ async def test_N23_the_graph_has_every_kind_of_thing_and_of_tie(desk: Desk) -> N
 async def test_N23_what_is_alike_is_tied_by_likeness(desk: Desk, embedder: StubEmbedder) -> None:
     embedder.table |= {"one thing": at_cosine(1.0), "nearly that": at_cosine(0.95)}
     for text in ("one thing", "nearly that"):
-        await save(desk.engine, desk.caller, Save(text, links_alike=True))
+        await desk.remember(text)
 
     found = await get(desk, f"{desk.workspace}/graph")
 
-    assert {each["kind"] for each in found["edges"]} == {"similarity"}
+    assert [(each["kind"], each["relation"]) for each in found["edges"]] == [
+        ("similarity", "updates")
+    ]
 
 
 # What waits.
