@@ -4,12 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.domain import Caller, Filter, Memory, Origin, Ref, Right, ThreadId
+from recollect.domain import (
+    Caller,
+    Filter,
+    Memory,
+    MessageId,
+    Origin,
+    Ref,
+    Right,
+    ThreadId,
+)
 from recollect.engine.channels import Channel
 from recollect.engine.core import Engine
 from recollect.engine.documents import keep_artifact
 from recollect.engine.learning import Said, learn_from, lesson_of
-from recollect.engine.recall import Recall, recall
+from recollect.engine.recall import Recall, recall, unsaid
 from recollect.engine.rounds import Call, arguments_of
 from recollect.engine.save import Save, save
 from recollect.engine.secrets import redacted
@@ -46,6 +55,8 @@ class Context:
     makes_artifacts: bool = False
     # Models number their calls as they like; with the turn's name the number is unique.
     turn: str = ""
+    # The messages of the conversation that the model has before it.
+    in_front: frozenset[MessageId] = frozenset()
 
     @property
     def visible(self) -> Filter:
@@ -178,11 +189,15 @@ async def _made(engine: Engine, caller: Caller, context: Context, arguments: Obj
 async def _recalled(engine: Engine, caller: Caller, context: Context, arguments: Object) -> str:
     query = _text(arguments, "query")
     offset, limit = _page(arguments, default=5, most=_MOST_RECALLED)
-    ask = Recall(query, limit=offset + limit, threshold=_GENEROUS, wanted=context.visible)
-    hits = (await recall(engine, caller, ask)).hits[offset:]
+    # A few more, in place of those that the model has before it.
+    most = offset + limit + (_MOST_RECALLED if context.in_front else 0)
+    ask = Recall(query, limit=most, threshold=_GENEROUS, wanted=context.visible)
+    found = await recall(engine, caller, ask)
+    async with engine.reading(caller) as db:
+        hits = await unsaid(db, caller, found.hits, context.in_front)
     entries = [
         _entry(_id(hit.memory), _category(hit.memory), hit.score, hit.memory.content)
-        for hit in hits
+        for hit in hits[offset : offset + limit]
     ]
     return _list("# Recalled memories", entries, offset)
 

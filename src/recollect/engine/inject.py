@@ -17,7 +17,7 @@ from recollect.engine.channels import Channel
 from recollect.engine.core import Engine
 from recollect.engine.fence import fenced, new_suffix, stable_suffix, unfenced
 from recollect.engine.prompt import text_of, user_places
-from recollect.engine.recall import Hit, Recall, Recalled, recall_within
+from recollect.engine.recall import Hit, Recall, Recalled, recall_within, unsaid
 from recollect.errors import Unavailable
 from recollect.store import injections, memories
 from recollect.store.injections import Hidden, Injection
@@ -115,6 +115,7 @@ async def _remember(
                 wanted=context.visible,
             )
             found = await recall_within(engine, db, caller, ask, asked)
+        unheard = await unsaid(db, caller, found.hits, context.in_front)
     told = {each.id for each in stable}
     blocks: dict[int, str] = {}
     earlier: list[Memory] = []
@@ -127,7 +128,7 @@ async def _remember(
                 blocks[index] = fenced(shown, placed[place].suffix)
     hits = [
         hit
-        for hit in found.hits
+        for hit in unheard
         if hit.memory.id not in told and not _is_said(hit.memory, context, messages[:now_at])
     ]
     recalled = [hit.memory for hit in hits]

@@ -1,15 +1,26 @@
 """Recalling: the memories closest in meaning, by words where meaning cannot be asked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from recollect.domain import Caller, Filter, Memory, Ref, Right, WorkspaceId
+from recollect.domain import (
+    Caller,
+    Filter,
+    Memory,
+    MessageId,
+    Origin,
+    Ref,
+    Right,
+    Scope,
+    WorkspaceId,
+)
 from recollect.engine import spaces
 from recollect.engine.core import Engine
 from recollect.engine.spaces import Asked
 from recollect.engine.words import query_terms
 from recollect.errors import Invalid
-from recollect.store import generations, jobs, memories, threads, vectors, words
+from recollect.store import generations, jobs, memories, segments, threads, vectors, words
 from recollect.store.pool import Db
 
 # A memory found by words alone must carry at least half of what the query says: one shared
@@ -81,6 +92,25 @@ async def recall_within(
         hits += await _by_words(engine, db, caller, ask, wanted, asked.point.generation)
         hits.sort(key=lambda hit: -hit.score)
     return Recalled(hits[: ask.limit], is_degraded=False)
+
+
+async def unsaid(
+    db: Db, caller: Caller, hits: Sequence[Hit], in_front: frozenset[MessageId]
+) -> list[Hit]:
+    """The hits without what the house made of nothing but messages that the model has before it.
+
+    What somebody wanted remembered is no such thing, wherever it was said.
+    """
+    made = [
+        hit.memory.id
+        for hit in hits
+        if hit.memory.scope is Scope.THREAD or hit.memory.origin is not Origin.USER
+    ]
+    if not made or not in_front:
+        return list(hits)
+    made_of = await segments.made_of(db, caller.workspace_id, made)
+    said = {memory_id for memory_id, ids in made_of.items() if ids <= in_front}
+    return [hit for hit in hits if hit.memory.id not in said]
 
 
 async def has_meaning(db: Db, workspace_id: WorkspaceId) -> bool:

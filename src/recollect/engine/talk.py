@@ -186,7 +186,8 @@ async def prepare(engine: Engine, caller: Caller, ref: Ref, say: Say) -> tuple[C
     page = await list_messages(
         engine, caller, ref, ListMessages(limit=_MOST_SAID, is_newest_first=True)
     )
-    messages = _recent(page.messages)
+    recent = _recent(page.messages)
+    messages = [{"role": each.role, "content": each.content} for each in recent]
     if not messages or messages[-1] != {"role": "user", "content": content}:
         messages.append({"role": "user", "content": content})
     if say.kind in INSTRUCTIONS:
@@ -204,6 +205,7 @@ async def prepare(engine: Engine, caller: Caller, ref: Ref, say: Say) -> tuple[C
         kind=say.kind,
         is_awaited=not say.is_temporary,
         makes_artifacts=not say.is_temporary,
+        in_front=frozenset(each.id for each in recent),
     )
     letters = sum(len(each.content) for each in page.messages)
     is_all_told = not page.has_more and letters <= _MOST_LETTERS
@@ -219,16 +221,16 @@ async def stop_elsewhere(engine: Engine, caller: Caller) -> None:
         await listen.tell(db, STOP, f"{caller.user_id} {caller.thread_id}")
 
 
-def _recent(newest_first: Sequence[Message]) -> list[dict[str, str]]:
-    """The last messages that fit, oldest first, as a model is told them."""
-    kept: list[dict[str, str]] = []
+def _recent(newest_first: Sequence[Message]) -> list[Message]:
+    """The last messages that fit, oldest first."""
+    kept: list[Message] = []
     room = _MOST_LETTERS
     for each in newest_first:
         room -= len(each.content)
         if room < 0 and kept:
             break
         if each.role in {"user", "assistant"} and each.content.strip():
-            kept.append({"role": each.role, "content": each.content})
+            kept.append(each)
     return kept[::-1]
 
 

@@ -17,7 +17,16 @@ from uuid import uuid4
 
 import structlog
 
-from recollect.domain import THREAD_PREFIXES, Caller, Message, Ref, Right, Thread, parse_ref
+from recollect.domain import (
+    THREAD_PREFIXES,
+    Caller,
+    Message,
+    MessageId,
+    Ref,
+    Right,
+    Thread,
+    parse_ref,
+)
 from recollect.engine import builtins, kinds
 from recollect.engine.builtins import Context
 from recollect.engine.channels import Channel, enter_channel
@@ -89,6 +98,8 @@ class Ask:
     is_awaited: bool = False
     # Whether the model may keep what it makes as files of the workspace.
     makes_artifacts: bool = False
+    # Messages of the thread that are in the request: what was made of them alone adds nothing.
+    in_front: frozenset[MessageId] = frozenset()
     # Told in another spelling: its sink reads every piece, and shows the calls we run, so that
     # they come back by themselves.
     is_translated: bool = False
@@ -228,6 +239,7 @@ class _Turn:
             said=_user_text(self._messages),
             learns=writes,
             turn=uuid4().hex,
+            in_front=ask.in_front,
         )
         recalling = asyncio.ensure_future(self._recall(seed)) if reads else None
         try:

@@ -289,6 +289,23 @@ async def cut_memories(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -
     return [MemoryId(row[0]) for row in await (await db.execute(_CUT_OF_THREAD, values)).fetchall()]
 
 
+_MADE_OF = """
+    SELECT l.memory_id, l.message_id FROM memory_message l
+    WHERE l.workspace_id = %(workspace_id)s AND l.memory_id = ANY(%(ids)s)
+"""
+
+
+async def made_of(
+    db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]
+) -> dict[MemoryId, set[MessageId]]:
+    """The messages that each of these memories was made of, where it was made of any."""
+    found: dict[MemoryId, set[MessageId]] = {}
+    cursor = await db.execute(_MADE_OF, {"workspace_id": workspace_id, "ids": list(ids)})
+    for memory_id, message_id in await cursor.fetchall():
+        found.setdefault(MemoryId(memory_id), set()).add(MessageId(message_id))
+    return found
+
+
 _COUNTS = """
     SELECT l.memory_id, count(*) FROM memory_message l
     WHERE l.workspace_id = %(workspace_id)s AND l.memory_id = ANY(%(ids)s)
