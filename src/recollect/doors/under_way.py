@@ -58,6 +58,10 @@ class UnderWay:
         _, events = self._tasks.pop(task)
         events.put_nowait(None)
 
+    def has(self, place: Place) -> bool:
+        """Whether this user has anything under way there, in this process."""
+        return any(other == place for other, _ in self._tasks.values())
+
     def stop(self, place: Place) -> bool:
         """Break off what this user has under way there; False when that is nothing, here."""
         found = [(task, events) for task, (other, events) in self._tasks.items() if other == place]

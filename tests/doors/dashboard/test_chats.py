@@ -19,7 +19,7 @@ from recollect.worker import Worker
 from tests.doors.dashboard.conftest import DEADLINE, Desk, Object
 from tests.support.chats import new_chat, say
 from tests.support.clock import Clock
-from tests.support.dashboard import browse, wrong
+from tests.support.dashboard import browse, new_user, wrong
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import neighbour, new_caller, serve
 from tests.support.upstream import Call, Endpoint, Raw, Say
@@ -228,6 +228,28 @@ async def test_what_is_remembered_of_a_chat_alone_is_told_once_it_is_too_long_to
     assert len(one(events, "message.completed")["injected"]) == len(told)
 
 
+async def test_a_chat_recalls_nothing_it_has_made_of_messages_that_the_model_has_before_it(
+    modelled: Desk, endpoint: Endpoint, embedder: StubEmbedder
+) -> None:
+    lines = await say(
+        modelled.engine, modelled.caller, modelled.thread, *(f"line {n}" for n in range(45))
+    )
+    texts = ("What of tea?", "Long ago, tea", "Just now, tea", "Tea is to be remembered")
+    embedder.table |= {text: at_cosine(1.0 - number / 100) for number, text in enumerate(texts)}
+    for message, summary in ((modelled.message, texts[1]), (lines[-1], texts[2])):
+        ask = MakeMemory([Ref(id=message.id)], summary=summary)
+        await make_memory(modelled.engine, modelled.caller, Ref(id=modelled.thread.id), ask)
+    await modelled.remember_here(messageId=f"msg_{lines[-2].code}", content=texts[3])
+    endpoint.script = [Say(None, [Call("x_recall_memory", {"query": texts[0]})]), Say("Tea.")]
+
+    events = await turn(modelled, texts[0])
+
+    found = endpoint.asked[-1].json["messages"][-1]["content"]
+    told = [each["content"] for each in one(events, "injected")["items"]]
+    assert [text in found for text in texts[1:]] == [True, False, True]
+    assert sorted(told) == sorted([texts[1], texts[3]])
+
+
 async def test_R002_a_chat_of_another_workspace_is_shown_nothing_of_it(
     modelled: Desk, endpoint: Endpoint, embedder: StubEmbedder
 ) -> None:
@@ -405,6 +427,64 @@ async def test_a_server_that_stops_in_mid_sentence_leaves_a_chat_that_goes_on(
     assert events[-1].name == "done"
     assert (cut["content"], cut["is_complete"]) == ("Half a", False)
     assert one(again, "message.completed")["content"] == "Hello."
+
+
+async def begun(desk: Desk, endpoint: Endpoint, content: str, **more: Any) -> asyncio.Task[Any]:
+    """A turn whose model has said half a sentence and falls silent."""
+    first = b'data: {"choices":[{"index":0,"delta":{"content":"Half a"}}]}\n\n'
+    endpoint.script = [Raw([first], hangs=True)]
+    number = len(endpoint.asked)
+    asking = asyncio.create_task(turn(desk, content, **more))
+    async with asyncio.timeout(20):
+        while len(endpoint.asked) == number:
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.2)
+    return asking
+
+
+async def test_an_answer_is_stopped_by_who_asked_and_kept_as_far_as_it_came(
+    modelled: Desk, endpoint: Endpoint
+) -> None:
+    path = chat_path(modelled)
+    idle = await modelled.http.post(f"{path}/stop")
+    asking = await begun(modelled, endpoint, "Tell me all.")
+    is_answering = (await modelled.http.get(path)).json()["is_answering"]
+    colleague, _ = await new_user(modelled.engine, modelled.caller, is_admin=True)
+    other = replace(modelled.caller, user_id=colleague)
+    async with await browse(modelled.server, modelled.engine, other) as http:
+        by_another = await http.post(f"{path}/stop")
+
+    stopped = await modelled.http.post(f"{path}/stop")
+    async with asyncio.timeout(20):
+        events = await asking
+
+    assert idle.json() == by_another.json() == {"stopped": False}
+    assert stopped.json() == {"stopped": True}
+    assert is_answering is True
+    assert (await modelled.http.get(path)).json()["is_answering"] is False
+    assert [each.name for each in events[-3:]] == ["message.completed", "stopped", "done"]
+    kept = (await said(modelled))[-1]
+    assert (kept["content"], kept["is_complete"], kept["is_stopped"]) == ("Half a", False, True)
+    assert one(events, "message.completed") == kept
+    assert one(await turn(modelled, "Go on."), "message.completed")["content"] == "Hello."
+
+
+async def test_an_answer_is_stopped_from_another_server_too_and_a_temporary_one_leaves_no_trace(
+    modelled: Desk, endpoint: Endpoint
+) -> None:
+    async with modelled.server.running():
+        asking = await begun(modelled, endpoint, "Between us", temporary=True)
+        elsewhere = serve(modelled.engine)
+        async with await browse(elsewhere, modelled.engine, modelled.caller) as http:
+            answer = await http.post(f"{chat_path(modelled)}/stop")
+        async with asyncio.timeout(20):
+            events = await asking
+
+    assert answer.json() == {"stopped": False}
+    told = one(events, "message.completed")
+    assert (told["content"], told["is_complete"], told["is_stopped"]) == ("Half a", False, True)
+    assert events[-2].name == "stopped"
+    assert len(await said(modelled)) == 1
 
 
 async def test_a_model_that_fails_is_told_and_the_question_kept_once(

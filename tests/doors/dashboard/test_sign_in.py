@@ -348,6 +348,31 @@ async def test_S02_two_passwords_are_hashed_at_once_and_no_more(
     assert most == 2
 
 
+async def test_S02_a_flood_of_sign_ins_keeps_nobody_else_waiting(
+    server: Server, stranger: httpx2.AsyncClient, login: str
+) -> None:
+    async def flood() -> list[int]:
+        async with asyncio.TaskGroup() as group:
+            tries = [group.create_task(_guess(server, login, number)) for number in range(24)]
+        return [each.result() for each in tries]
+
+    flooding = asyncio.create_task(flood())
+    answers = 0
+    while not flooding.done():
+        assert (await stranger.get("/health/live")).status_code == 200
+        answers += 1
+
+    assert set(flooding.result()) <= {401, 429}
+    # If a password were hashed where requests are answered, there would be one answer for each.
+    assert answers > 2 * 24
+
+
+async def _guess(server: Server, login: str, number: int) -> int:
+    """A wrong password from an address of its own, at an account of its own but for a few."""
+    async with visit_from(server) as http:
+        return (await enter(http, login if number < 3 else f"{login}-{number}", "no")).status_code
+
+
 async def test_S53_only_a_proxy_of_the_operators_says_for_whom_it_asks(engine: Engine) -> None:
     proxy = f"proxy-{secrets.token_hex(4)}"
 

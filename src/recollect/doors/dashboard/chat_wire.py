@@ -51,6 +51,12 @@ class ChatObject(BaseModel):
     message_count: int
 
 
+class OneChat(ChatObject):
+    """A chat by itself, and whether an answer of the caller's is under way in it."""
+
+    is_answering: bool
+
+
 class NewTurn(Body):
     """`POST /chat/api/chats/{chatId}/turns`; only a compaction needs no content."""
 

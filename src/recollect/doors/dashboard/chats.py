@@ -68,9 +68,11 @@ async def create_chat(
 
 
 @router.get("/chat/api/chats/{chat_id}")
-async def get_chat(engine: EngineOf, caller: Chatting) -> chat_wire.ChatObject:
+async def get_chat(request: Request, engine: EngineOf, caller: Chatting) -> chat_wire.OneChat:
     """One chat."""
-    return chat_wire.from_thread(await get_thread(engine, caller, here(caller)))
+    found = chat_wire.from_thread(await get_thread(engine, caller, here(caller)))
+    is_answering = _turns(request).is_answering(_place(caller))
+    return chat_wire.OneChat(**found.model_dump(), is_answering=is_answering)
 
 
 @router.patch("/chat/api/chats/{chat_id}")

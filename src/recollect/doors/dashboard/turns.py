@@ -40,10 +40,12 @@ class Turns:
 
     def begin(self, engine: Engine, place: Place, caller: Caller, ask: Ask) -> TurnStream:
         """Start a turn; raise `RateLimited` when this user has too many under way."""
-        events = self._under_way.begin(
-            place, lambda events: _run(engine, caller, ask, events)
-        )
+        events = self._under_way.begin(place, lambda events: _run(engine, caller, ask, events))
         return TurnStream(events, headers=_HEADERS)
+
+    def is_answering(self, place: Place) -> bool:
+        """Whether an answer is under way there, in this process."""
+        return self._under_way.has(place)
 
     def stop(self, place: Place) -> bool:
         """Break off what is under way there; False when that is nothing, in this process."""

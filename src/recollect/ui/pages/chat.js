@@ -59,6 +59,7 @@ export async function page(main, place, signal) {
       hello.remove();
       if (!talk.messages.children.length) greet();
       spotlight(place.query.get("message"));
+      if (found.is_answering) rejoin();
     } catch (error) {
       if (signal.aborted) return;
       const isGone = error instanceof Refused && error.status === 404;
@@ -67,6 +68,14 @@ export async function page(main, place, signal) {
         : problem(/** @type {Error} */ (error), () => tell("workspace")));
       hear("back", () => tell("workspace"), signal);
     }
+  }
+
+  /** An answer goes on while one looks elsewhere: whoever comes back finds it, or waits for its end. */
+  async function rejoin() {
+    write.busy = true;
+    await talk.follow().catch(() => {});
+    write.busy = false;
+    tell("memories");
   }
 
   function greet() {

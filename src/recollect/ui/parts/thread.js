@@ -19,7 +19,8 @@ const PAGE = 40;
 const TOOLS = /** @type {Record<string, string>} */ ({
   x_save_memory: "Saving a memory", x_recall_memory: "Looking through memories", x_workspace_search: "Searching the workspace",
 });
-// How long to look for an answer that went on without us.
+// How often to look for the end of an answer that goes on without us, and how long for one that may.
+const FOLLOW_MS = 700;
 const LOOKS_MS = [0, 1000, 2000, 4000, 8000];
 
 /**
@@ -95,6 +96,24 @@ export function thread(scroller, signal) {
     }
   }
 
+  /** Wait for the end of an answer that began without us. */
+  async function follow() {
+    isRunning = true;
+    const note = h("p", { class: "soft turn-state" }, "The answer is being written…");
+    messages.append(note);
+    toEnd();
+    try {
+      for (let isAnswering = true; isAnswering && !signal.aborted; ) {
+        await new Promise((resolve) => setTimeout(resolve, FOLLOW_MS));
+        isAnswering = (await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { signal })).is_answering;
+      }
+    } finally {
+      note.remove();
+      isRunning = false;
+    }
+    await open(chat);
+  }
+
   /** Ask the server to say no more. What was said so far comes back as it is kept. */
   async function stop() {
     if (!isRunning || !chat) return;
@@ -142,7 +161,7 @@ export function thread(scroller, signal) {
   }
 
   hear("chats", (news) => news.isElsewhere && news.chat === chat && !isRunning && open(chat).catch(() => {}), signal);
-  return { open, run, stop, messages, named: (/** @type {string} */ id) => (chat = id) };
+  return { open, run, follow, stop, messages, named: (/** @type {string} */ id) => (chat = id) };
 }
 
 /** One question and its answer, as it arrives. */
