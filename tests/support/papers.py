@@ -5,6 +5,8 @@ import zipfile
 import zlib
 from collections.abc import AsyncIterator
 
+from pypdf import PdfWriter
+
 from recollect.domain import Caller, Document
 from recollect.engine.core import Engine
 from recollect.engine.documents import NewDocument, add_document
@@ -94,3 +96,12 @@ def entity_bomb() -> bytes:
         f'<!ENTITY {chr(98 + level)} "{f"&{chr(97 + level)};" * 10}">' for level in range(9)
     )
     return docx(paragraph("&i;"), before=f'<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa">{entities}]>')
+
+
+def locked_pdf(page: str) -> bytes:
+    """A PDF that nobody reads without its password."""
+    made = PdfWriter(clone_from=io.BytesIO(pdf(page)))
+    made.encrypt("a password", algorithm="RC4-128")
+    found = io.BytesIO()
+    made.write(found)
+    return found.getvalue()

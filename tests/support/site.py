@@ -15,11 +15,12 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from recollect.domain import Caller
 from recollect.engine.core import Clock, Engine
+from recollect.engine.keys import hash_password
 from recollect.models.chats import Chats
 from recollect.models.registry import Embedders
 from recollect.server import Server
 from recollect.settings import Settings
-from tests.support.dashboard import cookie_for
+from tests.support.dashboard import PASSWORD, cookie_for
 from tests.support.house import new_caller, open_house
 
 T = TypeVar("T")
@@ -140,6 +141,21 @@ class Person:
         """A memory in the workspace."""
         body = {"content": content, "category": category}
         return self.ask("POST", f"{self.workspace}/memories", json=body)
+
+    def give_password(self) -> str:
+        """Let them sign in with `PASSWORD`; their name."""
+
+        async def make(engine: Engine) -> str:
+            async with engine.pool.everywhere() as db:
+                cursor = await db.execute(
+                    "UPDATE app_user SET password_hash = %s WHERE id = %s RETURNING login",
+                    (hash_password(PASSWORD), self.caller.user_id),
+                )
+                row = await cursor.fetchone()
+                assert row
+                return row[0]
+
+        return self.site.do(make)
 
     def browse(self, **options: Any) -> BrowserContext:
         """A browser of their own, signed in; what its pages complain about is kept."""

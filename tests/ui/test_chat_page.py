@@ -4,6 +4,10 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from recollect.engine.core import Engine
+from recollect.engine.talk import begin_chat
+from tests.support.chats import say as tell
+from tests.support.dashboard import PASSWORD
 from tests.support.site import Person
 from tests.support.upstream import Endpoint, Raw, Say
 
@@ -144,6 +148,133 @@ def test_the_librarian_answers_without_a_model_and_a_failing_model_says_so(
     say(page, "And who are you?")
 
     expect(answers(page).last.get_by_role("alert")).to_be_visible()
+
+
+def test_an_answer_is_stopped_by_a_press_or_a_key_and_what_was_said_is_kept(
+    person: Person, model: Endpoint
+) -> None:
+    model.otherwise = Say("slowly " * 400, pause=0.05)
+    page = person.open()
+    say(page, "Tell me slowly")
+    expect(answers(page)).to_contain_text("slowly slowly")
+
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("You stopped this answer here.")).to_be_visible()
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("You stopped this answer here.")).to_be_visible()
+    expect(answers(page)).to_contain_text("slowly slowly")
+    say(page, "And again")
+    expect(answers(page).last).to_contain_text("slowly slowly")
+    page.keyboard.press("Escape")
+
+    expect(page.get_by_text("You stopped this answer here.")).to_have_count(2)
+    expect(page.get_by_label("Message", exact=True)).to_be_enabled()
+
+
+def test_whoever_looks_elsewhere_during_an_answer_finds_it_on_coming_back(
+    person: Person, model: Endpoint
+) -> None:
+    model.otherwise = Say("word " * 60 + "and an end", pause=0.05)
+    page = person.open()
+    say(page, "Tell me slowly")
+    expect(answers(page)).to_contain_text("word word")
+
+    page.get_by_role("link", name="Documents").click()
+    expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("The answer is being written…")).to_be_visible()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+
+    expect(answers(page)).to_contain_text("and an end")
+    expect(page.get_by_text("The answer is being written…")).to_have_count(0)
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+
+
+def test_a_temporary_turn_is_answered_and_gone_after_a_reload(person: Person) -> None:
+    page = person.open()
+    say(page, "Keep this one")
+    expect(answers(page)).to_contain_text("Hello.")
+
+    page.get_by_role("button", name="Temporary").click()
+    say(page, "Between us")
+    expect(answers(page)).to_have_count(2)
+    page.reload()
+
+    expect(answers(page)).to_have_count(1)
+    expect(page.get_by_text("Between us")).to_have_count(0)
+
+
+def test_a_long_chat_is_read_backwards_and_its_words_copied(person: Person) -> None:
+    async def talk(engine: Engine) -> str:
+        thread = await begin_chat(engine, person.caller, "Long ago")
+        await tell(engine, person.caller, thread, *(f"line {number}" for number in range(90)))
+        return f"chat_{thread.code}"
+
+    chat = person.site.do(talk)
+    page = person.open(f"/#/chat/{chat}")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    messages = page.locator(".message")
+    expect(messages).to_have_count(40)
+
+    page.get_by_role("button", name="Earlier messages").click()
+    expect(messages).to_have_count(80)
+    page.get_by_role("button", name="Earlier messages").click()
+    expect(messages).to_have_count(90)
+    expect(page.get_by_role("button", name="Earlier messages")).to_have_count(0)
+    expect(messages.first).to_contain_text("line 0")
+    messages.first.get_by_role("button", name="Copy").click()
+
+    expect(messages.first.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "line 0"
+
+
+def test_the_whole_way_is_gone_with_keys_alone(person: Person) -> None:
+    login = person.give_password()
+    context = person.browse()
+    context.clear_cookies()
+    page = context.new_page()
+    page.goto("/login")
+    page.keyboard.type(login)
+    page.keyboard.press("Tab")
+    page.keyboard.type(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Message", exact=True)).to_be_focused()
+
+    page.keyboard.type("Our supplier closes in August")
+    page.keyboard.press("Enter")
+    expect(answers(page)).to_contain_text("Hello.")
+    walk_to(page, "Remember this", key="Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#memories-count")).to_have_text("1")
+    walk_to(page, "Memories 1", key="Shift+Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("/")
+    page.keyboard.type("supplier")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name="Memory")).to_contain_text("Said in")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    expect(page.locator("#memories-panel")).to_be_hidden()
+    walk_to(page, "Chats", key="Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Chats", exact=True)).to_be_visible()
+    walk_to(page, "Our supplier")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_label("Title of this chat")).to_have_value("Our supplier closes in August")
+    person.forgive("401")
+
+
+def walk_to(page: Page, name: str, *, key: str = "Tab") -> None:
+    """Press a key until the focus is on what begins with this name."""
+    said = "(document.activeElement.getAttribute('aria-label') || document.activeElement.innerText)"
+    for _ in range(60):
+        page.keyboard.press(key)
+        if " ".join(page.evaluate(said).split()).startswith(name):
+            return
+    raise AssertionError(f"No key leads to {name}.")
 
 
 def test_two_tabs_show_the_same_chat(person: Person) -> None:

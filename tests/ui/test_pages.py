@@ -107,8 +107,12 @@ def test_a_memory_shows_where_it_came_from_and_what_it_said_before(person: Perso
 
     dialog = page.get_by_role("dialog", name="Memory")
     expect(dialog).to_contain_text("It opens in June")
-    expect(dialog).to_contain_text("History")
-    expect(dialog).to_contain_text("Saved")
+    events = dialog.locator(".event")
+    expect(events.filter(has_text="Changed")).to_contain_text("It opens in June")
+    expect(events.filter(has_text="Saved")).to_contain_text("It opens in May")
+    dialog.get_by_role("button", name="Put these words back").click()
+    expect(dialog.locator(".detail-text")).to_have_text("It opens in May")
+    expect(events).to_have_count(3)
     page.keyboard.press("Escape")
     expect(page).to_have_url(re.compile(r"#/memories$"))
 

@@ -2,35 +2,14 @@
 
 from playwright.sync_api import expect
 
-from recollect.engine.core import Engine
-from recollect.engine.keys import hash_password
 from tests.support.dashboard import PASSWORD
 from tests.support.site import Person
-
-
-def give_password(person: Person) -> str:
-    """Let them sign in with a password; their name."""
-
-    async def make(engine: Engine) -> str:
-        async with engine.pool.everywhere() as db:
-            await db.execute(
-                "UPDATE app_user SET password_hash = %s WHERE id = %s",
-                (hash_password(PASSWORD), person.caller.user_id),
-            )
-            cursor = await db.execute(
-                "SELECT login FROM app_user WHERE id = %s", (person.caller.user_id,)
-            )
-            row = await cursor.fetchone()
-            assert row
-            return row[0]
-
-    return person.site.do(make)
 
 
 def test_somebody_who_is_not_signed_in_signs_in_and_is_where_they_wanted_to_be(
     person: Person,
 ) -> None:
-    login = give_password(person)
+    login = person.give_password()
     context = person.browse()
     context.clear_cookies()
     page = context.new_page()
@@ -52,7 +31,7 @@ def test_somebody_who_is_not_signed_in_signs_in_and_is_where_they_wanted_to_be(
 def test_a_session_that_ends_leads_to_the_sign_in_page_and_back_with_the_draft(
     person: Person,
 ) -> None:
-    login = give_password(person)
+    login = person.give_password()
     page = person.open("/#/")
     page.get_by_label("Message", exact=True).fill("a thought I would hate to lose")
 

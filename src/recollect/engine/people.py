@@ -4,7 +4,7 @@ An admin arranges the org; everybody else their own keys. What is done is in the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -54,6 +54,22 @@ async def add_member(
             await identity.add_workspace_member(db, caller.workspace_id, made.id)
         await _note(engine, db, caller, "user.created", user=made.id)
     return made
+
+
+async def change_role(engine: Engine, caller: Caller, user_id: UUID, *, is_admin: bool) -> User:
+    """Make a member an admin, or an admin a member; it holds from their next request on."""
+    caller.require(Right.ADMIN)
+    if user_id == caller.user_id:
+        raise Conflict("Nobody changes their own role. Another admin can.")
+    found = next((each for each in await list_members(engine, caller) if each.id == user_id), None)
+    if found is None:
+        raise NotFound("member")
+    if found.is_admin == is_admin:
+        return found
+    async with engine.pool.everywhere() as db:
+        await identity.set_admin(db, found.id, is_admin=is_admin, now=engine.now())
+        await _note(engine, db, caller, "user.changed_role", user=user_id)
+    return replace(found, is_admin=is_admin)
 
 
 async def remove_member(engine: Engine, caller: Caller, user_id: UUID) -> None:

@@ -533,6 +533,21 @@ async def archive_user(db: Db, user_id: UserId, at: datetime | None) -> None:
     await db.execute(_TELL, {"channel": CHANNEL})
 
 
+_SET_ADMIN = "UPDATE app_user SET is_admin = %(is_admin)s WHERE id = %(id)s"
+_END_ADMIN_KEYS = """
+    UPDATE api_key SET revoked_at = %(now)s
+    WHERE user_id = %(id)s AND revoked_at IS NULL AND 'admin' = ANY(rights)
+"""
+
+
+async def set_admin(db: Db, user_id: UserId, *, is_admin: bool, now: datetime) -> None:
+    """Make a user an admin, or one no longer: then their keys that may arrange an org end too."""
+    await db.execute(_SET_ADMIN, {"id": user_id, "is_admin": is_admin})
+    if not is_admin:
+        await db.execute(_END_ADMIN_KEYS, {"id": user_id, "now": now})
+        await db.execute(_TELL, {"channel": CHANNEL})
+
+
 async def archive_workspace(db: Db, workspace_id: WorkspaceId, at: datetime | None) -> None:
     """Put a workspace away, its keys too, or with None bring it back."""
     await db.execute(_ARCHIVE_WORKSPACE, {"id": workspace_id, "at": at})

@@ -370,6 +370,38 @@ async def test_a_member_that_cannot_be_is_explained(desk: Desk, body: Object) ->
     assert wrong(await desk.http.post("/chat/api/members", json=body)) == (400, "invalid_request")
 
 
+async def test_a_member_becomes_an_admin_and_one_no_longer_with_the_keys_that_were_an_admins(
+    desk: Desk,
+) -> None:
+    user_id, _ = await new_user(desk.engine, desk.caller)
+    path = f"/chat/api/members/{user_id}"
+    them = replace(desk.caller, user_id=user_id)
+
+    risen = await desk.http.patch(path, json={"role": "admin"})
+    async with await browse(desk.server, desk.engine, them) as http:
+        body = {"name": "k", "rights": ["read", "admin"]}
+        made = (await http.post("/chat/api/keys", json=body)).json()
+        plain = (await http.post("/chat/api/keys", json={**body, "rights": ["read"]})).json()
+        fallen = await desk.http.patch(path, json={"role": "member"})
+        refused = await http.patch(
+            f"/chat/api/members/{desk.caller.user_id}", json={"role": "member"}
+        )
+        keys = (await http.get("/chat/api/keys")).json()["items"]
+
+    assert (risen.json()["role"], fallen.json()["role"]) == ("admin", "member")
+    assert wrong(refused) == (403, "denied")
+    revoked = {each["id"]: each["revoked_at"] is not None for each in keys}
+    assert revoked == {made["id"]: True, plain["id"]: False}
+    own = await desk.http.patch(f"/chat/api/members/{desk.caller.user_id}", json={"role": "member"})
+    assert wrong(own) == (409, "conflict")
+    stranger = await new_caller(desk.engine)
+    for other in (stranger.user_id, uuid4(), "nonsense"):
+        answer = await desk.http.patch(f"/chat/api/members/{other}", json={"role": "admin"})
+        assert wrong(answer) == (404, "member_not_found")
+    nonsense = await desk.http.patch(path, json={"role": "king"})
+    assert wrong(nonsense) == (400, "invalid_request")
+
+
 async def test_nobody_removes_themselves_or_strangers(desk: Desk) -> None:
     stranger = await new_caller(desk.engine)
     taken = await desk.http.post("/chat/api/members", json={"name": "somebody-taken"})
@@ -435,6 +467,7 @@ NEEDED: dict[str, Object] = {
     "PATCH /chat/api/chats/{chat_id}": {"title": "theirs"},
     "POST /chat/api/chats/{chat_id}/turns": {"content": "by a stranger"},
     "POST /chat/api/{chat_id}/memory": {"content": "by a stranger"},
+    "PATCH /chat/api/members/{member_id}": {"role": "member"},
     "PATCH /chat/api/{chat_id}/memories/{memory_id}": {"content": "by a stranger"},
 }
 # Name nothing of anybody's but one's own.

@@ -17,6 +17,7 @@ from recollect.engine.overview import embedding, list_jobs, retry_job
 from recollect.engine.people import (
     MakeKey,
     add_member,
+    change_role,
     end_key,
     list_members,
     list_own_keys,
@@ -143,6 +144,16 @@ async def create_member(
     [user] = [each for each in await list_members(engine, caller) if each.id == made.id]
     shown = None if body.password else made.password
     return house_wire.NewMemberObject(**house_wire.from_member(user).model_dump(), password=shown)
+
+
+@router.patch("/chat/api/members/{member_id}")
+async def change_member(
+    engine: EngineOf, caller: CallerOf, member_id: str, body: house_wire.Role
+) -> house_wire.MemberObject:
+    """Make somebody an admin, or one no longer; takes an admin."""
+    wanted = refs.uuid_of(member_id, "member")
+    is_admin = body.role == "admin"
+    return house_wire.from_member(await change_role(engine, caller, wanted, is_admin=is_admin))
 
 
 @router.delete("/chat/api/members/{member_id}", status_code=204)

@@ -108,6 +108,12 @@ class NewMember(Body):
     rights: list[Literal["read", "write", "delete", "admin"]] = []
 
 
+class Role(Body):
+    """`PATCH /chat/api/members/{memberId}`."""
+
+    role: Literal["admin", "member"]
+
+
 class MemberObject(BaseModel):
     """Somebody of the org."""
 

@@ -1,6 +1,6 @@
 // Documents: dropped here, read in the background, found by what they say.
 
-import { call, upload } from "../api.js";
+import { call, Refused, upload } from "../api.js";
 import { plural, size } from "../format.js";
 import { h } from "../h.js";
 import { icon } from "../icons.js";
@@ -10,6 +10,7 @@ import { LongList } from "../parts/long-list.js";
 import { tool } from "../parts/memory-row.js";
 import { complaint, problem } from "../parts/problem.js";
 import { moment } from "../parts/time.js";
+import { toast } from "../parts/toasts.js";
 import { rename } from "../router.js";
 import { hear, here, tell } from "../state.js";
 
@@ -18,6 +19,8 @@ import { hear, here, tell } from "../state.js";
 const STATES = { waiting: "Waiting to be read", reading: "Being read", ready: "Searchable", stored: "Stored, not searched", failed: "Could not be read" };
 const AGAIN_MS = 1500;
 const MOST_AT_ONCE = 2;
+// As the server has it: a file that is too large is not even sent.
+const MOST_BYTES = 20 * 1024 * 1024;
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
@@ -52,7 +55,7 @@ export async function page(main, place, signal) {
     event.preventDefault();
     depth = 0;
     drop.classList.remove("is-over");
-    take([...(event.dataTransfer?.files ?? [])]);
+    take(dropped(event));
   }, { signal });
   hear("documents", () => list.reset(), signal);
   hear("back", () => list.reset(), signal);
@@ -83,12 +86,14 @@ export async function page(main, place, signal) {
     under.append(line);
     const run = async () => {
       try {
+        if (file.size > MOST_BYTES) throw new Refused(413, "too_large", `It has ${size(file.size)}. At most ${size(MOST_BYTES)} are taken; divide it, or leave out pictures.`);
         await upload(here("/documents"), file, (share) => (bar.value = share), AbortSignal.any([stop.signal, signal]));
         line.remove();
         tell("documents");
       } catch (error) {
         if (stop.signal.aborted || signal.aborted) return;
-        const again = h("button", { type: "button", class: "button small", click: () => (begin(), queue.push(run), next()) }, "Try again");
+        const isHopeless = error instanceof Refused && error.status === 413;
+        const again = !isHopeless && h("button", { type: "button", class: "button small", click: () => (begin(), queue.push(run), next()) }, "Try again");
         line.replaceChildren(h("div", { class: "row" }, h("span", { class: "grow" }, file.name), again, tool("close", "Dismiss", () => line.remove())), complaint(/** @type {Error} */ (error)));
       }
     };
@@ -110,6 +115,16 @@ export async function page(main, place, signal) {
 
   if (place.id) open(place.id, () => signal.aborted || rename("#/documents"));
   await list.reset();
+}
+
+/**
+ * The files of a drop. A folder among them has no bytes of its own to send.
+ * @param {DragEvent} event
+ */
+function dropped(event) {
+  const isFolder = [...(event.dataTransfer?.items ?? [])].map((item) => item.webkitGetAsEntry?.()?.isDirectory ?? false);
+  if (isFolder.some(Boolean)) toast("Folders are not taken. Open them and drop the files inside.");
+  return [...(event.dataTransfer?.files ?? [])].filter((_, index) => !isFolder[index]);
 }
 
 /** @param {Document_} file */

@@ -1,6 +1,7 @@
 // Models, the embedder and how far it is, workspaces, members, keys, one's own password.
 
 import { call } from "../api.js";
+import { copy } from "../clipboard.js";
 import { count, day } from "../format.js";
 import { h } from "../h.js";
 import { icon } from "../icons.js";
@@ -13,6 +14,7 @@ import { hear, may, state, tell } from "../state.js";
 
 const AGAIN_MS = 2000;
 const RIGHTS = ["read", "write", "delete", "admin"];
+const ROLES = [["member", "Member"], ["admin", "Admin"]];
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
@@ -96,19 +98,42 @@ function workspaces() {
 function members(signal) {
   const add = () => ask("New member", [
     h("label", { class: "field" }, "Name", h("input", { name: "name", required: true, autofocus: true, autocomplete: "off" })),
-    h("label", { class: "field" }, "First password", h("input", { name: "password", type: "password", required: true, minlength: "8", autocomplete: "new-password" })),
-    rights(["read", "write", "delete"]),
+    h("label", { class: "field" }, "First password", h("input", { name: "password", type: "password", minlength: "8", autocomplete: "new-password" }),
+      h("span", { class: "soft small" }, "Leave it empty to have one made up.")),
+    h("label", { class: "field" }, "Role", h("select", { name: "role" }, ROLES.map(([value, label]) => h("option", { value }, label)))),
   ], "Add", async (data) => {
-    await call("/chat/api/members", { method: "POST", body: { name: String(data.get("name")).trim(), password: data.get("password"), rights: data.getAll("rights") } });
+    const [name, password] = [String(data.get("name")).trim(), String(data.get("password"))];
+    const made = await call("/chat/api/members", { method: "POST", body: { name, ...(password && { password }), rights: data.get("role") === "admin" ? ["admin"] : [] } });
     tell("settings.Members");
+    if (made.password) setTimeout(() => secret("Keep this password", `With it ${name} signs in for the first time. It is shown only now.`, made.password));
   });
-  return section("Members", "Who can sign in here.", signal, async () => {
+  return section("Members", "Who can sign in. Members read, write and delete; admins also arrange members, workspaces and keys.", signal, async () => {
     const { items } = await call("/chat/api/members", { signal });
     return [h("ul", { class: "list" }, items.map((/** @type {any} */ one) => h("li", {},
-      h("span", { class: "name" }, h("span", {}, one.name), h("span", { class: "soft small" }, (one.rights ?? []).join(", "))), one.id === state.me.user.id && h("span", { class: "state is-good" }, "You"),
-      one.id !== state.me.user.id && h("button", { type: "button", class: "button small quiet-danger", click: () => remove(one) }, "Remove"))))];
+      h("span", { class: "name" }, one.name),
+      ...(one.id === state.me.user.id ? [h("span", { class: "soft" }, one.role), h("span", { class: "state is-good" }, "You")] : [role(one),
+        h("button", { type: "button", class: "button small quiet-danger", "aria-label": `Remove ${one.name}`, click: () => remove(one) }, "Remove")]))))];
   }, h("button", { type: "button", class: "button small", click: add }, icon("plus"), "New member"));
 
+  /** @param {any} one */
+  function role(one) {
+    const choice = h("select", { class: "filter", "aria-label": `Role of ${one.name}`, change: () => change(one, choice) },
+      ROLES.map(([value, label]) => h("option", { value, selected: value === one.role }, label)));
+    return choice;
+  }
+  /**
+   * @param {any} one
+   * @param {HTMLSelectElement} choice
+   */
+  async function change(one, choice) {
+    try {
+      await call(`/chat/api/members/${encodeURIComponent(one.id)}`, { method: "PATCH", body: { role: choice.value } });
+      toast(choice.value === "admin" ? `${one.name} is an admin now.` : `${one.name} is no admin any more.`);
+    } catch (error) {
+      toast(/** @type {Error} */ (error).message);
+    }
+    tell("settings.Members");
+  }
   /** @param {any} one */
   function remove(one) {
     confirm("Remove this member?", `${one.name} is signed out everywhere and can no longer sign in. What they told stays.`, "Remove", async () => {
@@ -133,7 +158,7 @@ function keys(signal) {
     const days = Number(data.get("days"));
     const made = await call("/chat/api/keys", { method: "POST", body: { name: String(data.get("name")).trim(), rights: data.getAll("rights"), ...(days && { expires_days: days }), workspace_id: state.workspace } });
     tell("settings.API keys");
-    setTimeout(() => show(made.key));
+    setTimeout(() => secret("Keep this key", "It is shown only now.", made.key));
   });
   return section("API keys", "For programs: agents, scripts, OpenAI clients. A key is shown once and opens one workspace.", signal, async () => {
     const { items } = await call("/chat/api/keys", { signal });
@@ -155,15 +180,22 @@ function keys(signal) {
       tell("settings.API keys");
     });
   }
-  /** @param {string} key */
-  function show(key) {
-    dialog("Keep this key", (close) => [
-      h("p", {}, "It is shown only now."), h("p", { class: "secret" }, key),
-      h("div", { class: "row end" },
-        h("button", { type: "button", class: "button", click: () => navigator.clipboard.writeText(key).then(() => toast("Copied.")) }, icon("copy"), "Copy"),
-        h("button", { type: "button", class: "button primary", click: close }, "I have it"))]);
-  }
 }
+
+/**
+ * Something that is shown once.
+ * @param {string} title
+ * @param {string} about
+ * @param {string} text
+ */
+function secret(title, about, text) {
+  dialog(title, (close) => [
+    h("p", {}, about), h("p", { class: "secret" }, text),
+    h("div", { class: "row end" },
+      h("button", { type: "button", class: "button", click: async () => toast((await copy(text)) ? "Copied." : "The browser does not let this page copy. Select the text instead.") }, icon("copy"), "Copy"),
+      h("button", { type: "button", class: "button primary", click: close }, "I have it"))]);
+}
+
 
 function password() {
   const change = () => ask("Change your password", [

@@ -1,6 +1,7 @@
 // One message: what was said, Remember this, and what the answer was told from memory.
 
 import { call } from "../api.js";
+import { copy } from "../clipboard.js";
 import { h } from "../h.js";
 import { icon } from "../icons.js";
 import { fromServer } from "../markup.js";
@@ -53,7 +54,8 @@ function fill(body, message) {
 function actions(message, chat) {
   const wrong = h("span", {});
   const remember = h("button", { type: "button", class: "small-button remember", "aria-pressed": String(Boolean(message.memory_id)), click: keep }, icon("memories"), h("span", {}, "Remember this"));
-  const copy = h("button", { type: "button", class: "small-button", click: copyText }, icon("copy"), h("span", {}, "Copy"));
+  const copied = h("span", {}, "Copy");
+  const copying = h("button", { type: "button", class: "small-button", click: copyText }, icon("copy"), copied);
 
   async function keep() {
     wrong.replaceChildren();
@@ -71,9 +73,10 @@ function actions(message, chat) {
     }
   }
   async function copyText() {
-    await navigator.clipboard.writeText(message.content);
-    copy.classList.add("is-remembered");
-    setTimeout(() => copy.classList.remove("is-remembered"), HIGHLIGHT_MS);
+    if (!(await copy(message.content))) return wrong.replaceChildren(complaint(new Error("The browser does not let this page copy. Select the text instead.")));
+    copied.textContent = "Copied";
+    copying.classList.add("is-remembered");
+    setTimeout(() => ((copied.textContent = "Copy"), copying.classList.remove("is-remembered")), HIGHLIGHT_MS);
   }
-  return h("footer", { class: "message-actions" }, remember, copy, wrong);
+  return h("footer", { class: "message-actions" }, remember, copying, wrong);
 }
