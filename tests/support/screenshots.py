@@ -58,7 +58,7 @@ TOLD = [
     (2, "Dan joins the Lisbon team in October", "fact"),
 ]
 TIED = [
-    ("lease", "office opens", Relation.PART_OF),
+    ("The lease of", "office opens", Relation.PART_OF),
     ("furniture", "office opens", Relation.PART_OF),
     ("network", "office opens", Relation.PART_OF),
     ("Ada leads", "office opens", Relation.RELATED_TO),

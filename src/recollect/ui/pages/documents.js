@@ -36,7 +36,8 @@ export async function page(main, place, signal) {
   });
   const picker = h("input", { type: "file", multiple: true, hidden: true, change: () => (take([...(picker.files ?? [])]), (picker.value = "")) });
   const drop = h("div", { class: "drop" }, icon("upload"),
-    h("p", {}, "Drop files here, or"), h("button", { type: "button", class: "button", click: () => picker.click() }, "Choose files"), picker);
+    h("p", {}, "Drop files here, or"), h("button", { type: "button", class: "button", click: () => picker.click() }, "Choose files"), picker,
+    h("p", { class: "small" }, `Text, Markdown, HTML, PDF, Word and code are read; up to ${size(MOST_BYTES)} each.`));
   main.replaceChildren(h("div", { class: "page" },
     h("header", { class: "page-head" }, h("h1", {}, "Documents"), h("a", { class: "button", href: "#/search" }, icon("search"), "Search them")),
     drop, under, list.node));

@@ -12,10 +12,13 @@ import { complaint } from "./problem.js";
 export function dialog(title, content, options = {}) {
   const before = document.activeElement;
   const close = () => box.close();
+  const body = h("div", { class: "dialog-body" }, content(close));
+  // What is to be read has the focus, not the button that takes it away.
+  if (!body.querySelector("[autofocus]")) (body.setAttribute("tabindex", "-1"), body.setAttribute("autofocus", ""));
   const box = h("dialog", { class: `dialog ${options.class ?? ""}`, "aria-label": title },
     h("header", { class: "dialog-head" }, h("h2", {}, title),
       h("button", { type: "button", class: "icon-button", "aria-label": "Close", click: close }, icon("close"))),
-    h("div", { class: "dialog-body" }, content(close)));
+    body);
   box.addEventListener("close", () => {
     box.remove();
     options.closed?.();
@@ -65,5 +68,7 @@ export function ask(title, fields, verb, act) {
 export function confirm(title, text, verb, act) {
   const box = ask(title, [h("p", {}, text)], verb, act);
   box.querySelector(".primary")?.classList.add("danger");
+  // Enter alone shall delete nothing.
+  /** @type {HTMLElement | null} */ (box.querySelector("form .button"))?.focus();
   return box;
 }

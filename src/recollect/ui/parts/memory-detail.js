@@ -57,7 +57,7 @@ function detail(memory, close) {
     section("Replaces", (memory.replaces ?? []).map(other)),
     section("Replaced by", (memory.replaced_by ?? []).map(other)),
     section("Tied to", (memory.links ?? []).map((link) =>
-      h("div", { class: "link-row" }, h("span", { class: "chip" }, relation(link)), other(link.memory), h("span", { class: "score" }, score(link.weight))))),
+      h("div", { class: "link-row" }, h("span", { class: "chip" }, relation(link)), other(link.memory), h("span", { class: "score", title: "How strong the tie is" }, score(link.weight))))),
     section("History", (memory.history ?? []).map((event, index, all) => happened(memory, event, all[index + 1]))),
   ].filter((part) => part !== null);
 }
@@ -87,14 +87,14 @@ function relation(link) {
 function facts(memory) {
   const pairs = /** @type {[string, string | Node | null | undefined | false][]} */ ([
     ["Category", memory.category],
-    ["Source", memory.source_type],
+    ["Source", memory.source_type.replaceAll("_", " ")],
     ["Saved", moment(memory.created_at)],
     ["Changed", memory.updated_at && memory.updated_at !== memory.created_at && moment(memory.updated_at)],
     ["Quote", memory.quote && h("q", {}, memory.quote)],
     ["Reason", memory.reason],
     ["Note", memory.source_note],
     ["Importance", typeof memory.importance === "number" && score(memory.importance)],
-    ["True from", memory.valid_from && ago(memory.valid_from)],
+    ["True from", memory.valid_from && memory.valid_from !== memory.created_at && ago(memory.valid_from)],
     ["True until", memory.valid_until && ago(memory.valid_until)],
     ["Tags", memory.tags?.length ? memory.tags.join(", ") : null],
     ["Id", h("code", {}, memory.id)],

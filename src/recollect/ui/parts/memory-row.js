@@ -21,7 +21,7 @@ export function memoryRow(memory) {
     text,
     h("p", { class: "meta" },
       memory.category && h("span", { class: "chip", title: "Category" }, memory.category),
-      h("span", { class: "source", title: "Source" }, memory.source_type),
+      h("span", { class: "source", title: "Source" }, memory.source_type.replaceAll("_", " ")),
       moment(memory.learned_at ?? memory.created_at),
       memory.tags?.length ? h("span", { class: "tags" }, memory.tags.slice(0, 4).map((tag) => h("span", { class: "tag" }, tag))) : null,
       memory.score !== undefined && memory.score !== null && h("span", { class: "score", title: "How well it fits" }, score(memory.score))),
