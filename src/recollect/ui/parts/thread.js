@@ -105,7 +105,10 @@ export function thread(scroller, signal) {
     try {
       for (let isAnswering = true; isAnswering && !signal.aborted; ) {
         await new Promise((resolve) => setTimeout(resolve, FOLLOW_MS));
-        isAnswering = (await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { signal })).is_answering;
+        isAnswering = await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { signal }).then((found) => found.is_answering, (error) => {
+          if (error instanceof Away) return true;
+          throw error;
+        });
       }
     } finally {
       note.remove();
