@@ -180,8 +180,10 @@ async def _visit(context: BrowserContext) -> tuple[dict[str, float], dict[str, f
     found: list[dict[str, float]] = []
     for _ in range(2):
         await page.goto("/")
-        await page.wait_for_function("performance.getEntriesByName('ready').length > 0")
-        await page.wait_for_function("performance.getEntriesByName('first-contentful-paint')[0]")
+        await page.wait_for_function("() => performance.getEntriesByName('ready')[0]")
+        await page.wait_for_function(
+            "() => performance.getEntriesByName('first-contentful-paint')[0]"
+        )
         found.append(await page.evaluate(_PAINT))
     await context.close()
     return found[0], found[1]

@@ -153,9 +153,9 @@ def test_the_graph_is_moved_with_a_mouse_filtered_by_ties_and_opened(person: Per
     assert len({whole, moved, canvas.get_attribute("viewBox")}) == 3
     page.get_by_role("button", name="Show all").click()
     expect(canvas).to_have_attribute("viewBox", whole or "")
-    page.get_by_label("Ties").select_option("contradicts")
+    page.get_by_label("Ties", exact=True).select_option("contradicts")
     expect(page.locator(".graph .edge:visible")).to_have_count(1)
-    page.get_by_label("Kind").select_option("memory")
+    page.get_by_label("Kind", exact=True).select_option("memory")
     nodes.first.click()
 
     expect(page.get_by_role("dialog", name="Memory")).to_contain_text("the Lisbon office has")
@@ -220,7 +220,7 @@ def test_a_file_is_dropped_sent_with_its_progress_shown_and_can_be_stopped(perso
     drop(page, "long story.txt", "The tide comes in at six. " * 20_000)
     progress = page.get_by_label("Sending long story.txt")
     expect(progress).to_be_visible()
-    page.wait_for_function("document.querySelector('progress').value > 0")
+    page.wait_for_function("() => document.querySelector('progress').value > 0")
     page.get_by_role("button", name="Stop").click()
     expect(progress).to_have_count(0)
     line.send("Network.emulateNetworkConditions", {**slowly, "uploadThroughput": -1})

@@ -45,6 +45,7 @@ export interface Memory {
   source_message_id?: string | null;
   importance?: number;
   score?: number;
+  why?: Record<string, unknown> | null;
   learned_at?: string;
 }
 export interface Link { relation: string; direction: "out" | "in"; weight: number; memory: Memory }

@@ -539,6 +539,7 @@ async def test_a_memory_is_seen_in_the_words_of_the_time_and_of_many_changes_the
     history = (await desk.http.get(path)).json()["history"]
     then = {"as_of": (clock() - timedelta(days=3, hours=1)).isoformat()}
     timeline = (await desk.http.get(f"{desk.workspace}/timeline", params=then)).json()
+    clock.advance(timedelta(days=1))
     await desk.http.patch(path, json={"content": "Take 23"})
     back = (await desk.http.get(path)).json()["history"]
 

@@ -125,10 +125,12 @@ export class LongList {
     try {
       const found = await this.options.load(this.#cursor, AbortSignal.any([asking.signal, this.options.signal]));
       if (run !== this.#run) return;
+      const stood = isFirst ? this.#standing() : null;
       if (isFirst) this.#clear();
       this.#cursor = found.next_cursor;
       this.#isDone = !found.has_more || !found.next_cursor;
       if (found.items.length) this.#append(found.items);
+      if (stood !== null) (this.#rowOf(stood) ?? this.#first())?.focus();
       this.tail.replaceChildren(...(this.#isDone && !this.size ? [this.options.none()] : []));
       this.options.loaded?.();
     } catch (error) {
@@ -167,6 +169,17 @@ export class LongList {
     row.setAttribute("tabindex", "-1");
     row.dataset.id = item.id;
     return row;
+  }
+
+  /** The id of the row one stands on, if any. @returns {string | null} */
+  #standing() {
+    const here = this.rows.contains(document.activeElement) ? document.activeElement?.closest("[role=listitem]") : null;
+    return here instanceof HTMLElement ? (here.dataset.id ?? "") : null;
+  }
+
+  /** @param {string} id */
+  #rowOf(id) {
+    return /** @type {HTMLElement | null} */ (this.rows.querySelector(`[data-id="${CSS.escape(id)}"]`));
   }
 
   #first() {

@@ -1,6 +1,5 @@
 // One memory in a list: what it says, what kind it is, where it came from and when; and what can be done.
 
-import { score } from "../format.js";
 import { h } from "../h.js";
 import { icon } from "../icons.js";
 import { isTyping } from "../keys.js";
@@ -24,7 +23,7 @@ export function memoryRow(memory) {
       h("span", { class: "source", title: "Source" }, memory.source_type.replaceAll("_", " ")),
       moment(memory.learned_at ?? memory.created_at),
       memory.tags?.length ? h("span", { class: "tags" }, memory.tags.slice(0, 4).map((tag) => h("span", { class: "tag" }, tag))) : null,
-      memory.score !== undefined && memory.score !== null && h("span", { class: "score", title: "How well it fits" }, score(memory.score))),
+      memory.why && h("span", { class: "score" }, foundBy(memory.why))),
     h("div", { class: "actions" },
       tool("edit", "Edit", edit),
       tool(memory.pinned ? "pinned" : "pin", memory.pinned ? "Unpin" : "Pin", togglePin),
@@ -50,6 +49,15 @@ export function memoryRow(memory) {
     verb();
   }
   return row;
+}
+
+/**
+ * How a search came upon a memory. The sum by which it ranks says nothing to anybody.
+ * @param {Record<string, unknown>} why
+ */
+function foundBy(why) {
+  const [meaning, words] = ["vector" in why, "words" in why];
+  return meaning && words ? "by meaning and words" : meaning ? "by meaning" : words ? "by its words" : "by a tie";
 }
 
 /** @param {Error} error */
