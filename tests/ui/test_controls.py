@@ -156,7 +156,7 @@ def test_the_graph_is_moved_with_a_mouse_filtered_by_ties_and_opened(person: Per
     page.get_by_label("Ties", exact=True).select_option("contradicts")
     expect(page.locator(".graph .edge:visible")).to_have_count(1)
     page.get_by_label("Kind", exact=True).select_option("memory")
-    nodes.first.click()
+    nodes.first.locator("text").click()
 
     expect(page.get_by_role("dialog", name="Memory")).to_contain_text("the Lisbon office has")
 
