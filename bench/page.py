@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
 
 from bench import house, settle
 from bench.house import Server
@@ -28,7 +28,7 @@ from recollect.engine.tenants import reset_password
 from tests.support.chromium import FLAGS, find
 
 _LOGIN = "admin"
-_WIDE = {"width": 1280, "height": 800}
+_WIDE: ViewportSize = {"width": 1280, "height": 800}
 _LETTERS = "The quick brown fox jumps over the lazy dog, and then it does so again. " * 2
 _KEY_PAUSE_MS = 25
 _STEP_PIXELS = 300

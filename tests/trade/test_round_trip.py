@@ -104,16 +104,16 @@ async def furnish(engine: Engine, caller: Caller, clock: Clock) -> Caller:
         )
     async with client_of(engine, server, other) as http:
         memory = await kept(
-            http, "Coffee at nine", key="coffee", pinned=True, importance=9, tags=["drink"]
+            http, "Coffee at eight", key="coffee", pinned=True, importance=9, tags=["drink"]
         )
         path = f"/api/v1/memories/{memory['id']}"
+        await http.patch(path, json={"value": "Coffee at nine"})
         await http.post(
             f"{path}/assets", files={"file": ("a.txt", b"beans" * 90_000, "text/plain")}
         )
         await http.post(f"{path}/sources", json={"kind": "session", "id": await session(http)})
         await kept(http, "The project ships", scope="project", projectId=project)
-        terse = await kept(http, "The agent is terse", scope="agent", agentId=agent)
-        await http.patch(f"/api/v1/memories/{terse['id']}", json={"value": "The agent is brief"})
+        await kept(http, "The agent is terse", scope="agent", agentId=agent)
         await http.post("/api/v1/learning", json={"category": "role", "insight": "likes short"})
 
     async def brought() -> AsyncIterator[bytes]:

@@ -358,7 +358,7 @@ async def test_a_running_worker_is_woken_by_the_commit_and_stops_when_told(
     worker = Worker(engine, slots=1, handlers={kind(request): handler})
     tasks = [
         asyncio.create_task(worker.run()),
-        asyncio.create_task(listen(engine.pool.url, {jobs.CHANNEL: worker.wake})),
+        asyncio.create_task(listen(engine.pool.url, {jobs.CHANNEL: lambda _: worker.wake()})),
     ]
     await enqueue(engine, caller, NewJob(kind(request)))
 
