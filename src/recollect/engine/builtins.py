@@ -192,9 +192,10 @@ async def _recalled(engine: Engine, caller: Caller, context: Context, arguments:
     # A few more, in place of those that the model has before it.
     most = offset + limit + (_MOST_RECALLED if context.in_front else 0)
     ask = Recall(query, limit=most, threshold=_GENEROUS, wanted=context.visible)
-    found = await recall(engine, caller, ask)
-    async with engine.reading(caller) as db:
-        hits = await unsaid(db, caller, found.hits, context.in_front)
+    hits = (await recall(engine, caller, ask)).hits
+    if context.in_front:
+        async with engine.reading(caller) as db:
+            hits = await unsaid(db, caller, hits, context.in_front)
     entries = [
         _entry(_id(hit.memory), _category(hit.memory), hit.score, hit.memory.content)
         for hit in hits[offset : offset + limit]
