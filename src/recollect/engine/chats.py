@@ -8,9 +8,9 @@ from typing import Any
 from recollect.domain import Caller, Json, Ref, Right, Thread
 from recollect.engine.core import Engine
 from recollect.engine.ledger import ask_on_account
-from recollect.engine.messages import ListMessages, NewMessage, append, list_messages
+from recollect.engine.messages import ListMessages, NewMessage, append, append_within, list_messages
 from recollect.engine.recall import Hit, Recall, recall
-from recollect.engine.threads import get_thread
+from recollect.engine.threads import OpenThread, get_thread, open_within
 from recollect.errors import NotFound, Unavailable
 from recollect.models.chat import Question, Tell
 from recollect.store import threads
@@ -42,6 +42,19 @@ async def list_chats(
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         return await threads.listed(db, caller, offset=offset, limit=limit, now=engine.now())
+
+
+async def create_chat(
+    engine: Engine, caller: Caller, ask: OpenThread, first: Sequence[NewMessage]
+) -> Thread:
+    """Begin a chat with its first messages, if there are any: all of it or nothing."""
+    async with engine.writing(caller) as db:
+        thread = await open_within(engine, db, caller, ask)
+        if not first:
+            return thread
+        await append_within(engine, db, caller, Ref(id=thread.id), first)
+        found = await threads.find(db, caller, Ref(id=thread.id), engine.now())
+    return found or thread
 
 
 async def change_chat(engine: Engine, caller: Caller, ref: Ref, ask: ChangeChat) -> Thread:

@@ -71,6 +71,12 @@ class Context:
 
 async def open_thread(engine: Engine, caller: Caller, ask: OpenThread) -> Thread:
     """Begin a thread with its first state, version 0."""
+    async with engine.writing(caller) as db:
+        return await open_within(engine, db, caller, ask)
+
+
+async def open_within(engine: Engine, db: Db, caller: Caller, ask: OpenThread) -> Thread:
+    """The same in a transaction of the caller's, for whoever commits more with it."""
     caller.require(Right.WRITE)
     now = engine.now()
     thread = Thread(
@@ -91,9 +97,8 @@ async def open_thread(engine: Engine, caller: Caller, ask: OpenThread) -> Thread
         project_id=caller.project_id,
         agent_id=caller.agent_id,
     )
-    async with engine.writing(caller) as db:
-        await threads.insert(db, thread)
-        await _note(engine, db, caller, "session.created", thread)
+    await threads.insert(db, thread)
+    await _note(engine, db, caller, "session.created", thread)
     return thread
 
 

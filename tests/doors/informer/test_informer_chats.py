@@ -92,6 +92,15 @@ async def test_a_chat_is_created_renamed_and_deleted_with_all_it_has(http: Http)
         assert complaint(await http.get(path)) == (404, "Not Found")
 
 
+async def test_a_chat_whose_first_messages_cannot_be_kept_is_not_begun(http: Http) -> None:
+    said = [{"content": "hello"}, {"content": "x" * (1024 * 1024 + 1)}]
+
+    answer = await http.post("/api/chats", json={"name": "One", "messages": said})
+
+    assert answer.status_code == 413
+    assert (await http.get("/api/chats")).json()["total"] == 0
+
+
 async def test_N28_messages_are_hal_with_what_a_message_has(http: Http) -> None:
     chat = await new_chat(http)
     new: Object = {

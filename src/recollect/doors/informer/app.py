@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import Query, Request
 from fastapi.responses import StreamingResponse
 
-from recollect.domain import Ref
 from recollect.doors import refs
 from recollect.doors.cookies import Cookies
 from recollect.doors.files import Sent, download
@@ -16,6 +15,7 @@ from recollect.doors.informer import file_wire, memory_wire, signin, wire
 from recollect.doors.informer.errors import ErrorObject, answer
 from recollect.doors.informer.turns import take_turn
 from recollect.doors.under_way import UnderWay
+from recollect.engine import chats
 from recollect.engine.attachments import (
     MOST_BYTES,
     attach_file,
@@ -43,7 +43,7 @@ from recollect.engine.segments import (
     remove_made,
     search_made,
 )
-from recollect.engine.threads import close_thread, get_thread, open_thread
+from recollect.engine.threads import close_thread, get_thread
 
 PREFIXES = ("/api/chats", "/api/messages", "/api/memories", signin.PREFIX)
 _UPLOADS = re.compile(r"/api/messages/[^/]+/files")
@@ -102,11 +102,7 @@ async def get_chats(
 async def create_chat(engine: EngineOf, caller: CallerOf, body: wire.NewChat) -> wire.ChatObject:
     """Begin a chat, with its first messages if there are any."""
     first = [wire.to_message(each) for each in body.messages or []]
-    thread = await open_thread(engine, caller, wire.to_open(body))
-    if first:
-        await append(engine, caller, Ref(id=thread.id), first)
-        thread = await get_thread(engine, caller, Ref(id=thread.id))
-    return wire.from_chat(thread)
+    return wire.from_chat(await chats.create_chat(engine, caller, wire.to_open(body), first))
 
 
 @router.get("/api/chats/{chat_id}")
