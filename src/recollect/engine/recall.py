@@ -66,13 +66,18 @@ class Recalled:
 async def recall(engine: Engine, caller: Caller, ask: Recall) -> Recalled:
     """The most relevant live memories of the caller's workspace, best first."""
     caller.require(Right.READ)
-    if not ask.query.strip():
-        raise Invalid("`query` must not be empty.", field="query")
+    check_query(ask.query)
     # Before the transaction: no connection is held while a model thinks.
     asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
     is_filtered = ask.thread is not None or not ask.wanted.is_open
     async with engine.searching(caller, is_filtered=is_filtered) as db:
         return await recall_within(engine, db, caller, ask, asked)
+
+
+def check_query(query: str) -> None:
+    """Raise `Invalid` when nothing is asked."""
+    if not query.strip():
+        raise Invalid("`query` must not be empty.", field="query")
 
 
 async def recall_within(

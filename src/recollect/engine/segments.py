@@ -33,7 +33,7 @@ from recollect.engine.core import Engine
 from recollect.engine.forget import remove_rows
 from recollect.engine.keys import steward
 from recollect.engine.messages import SEGMENT, located_thread
-from recollect.engine.recall import Hit, Recall, recall
+from recollect.engine.recall import Hit, Recall, check_query, recall_within
 from recollect.engine.save import (
     attach_vector,
     audited,
@@ -158,12 +158,13 @@ async def search_made(
 ) -> list[tuple[Hit, int]]:
     """A chat's memories closest to a question, best first, with the number of their messages."""
     caller.require(Right.READ)
-    async with engine.reading(caller) as db:
+    check_query(query)
+    # Before the transaction: no connection is held while a model thinks.
+    asked = await spaces.embed_query(engine, caller.workspace_id, query)
+    async with engine.searching(caller, is_filtered=True) as db:
         located = await located_thread(engine, db, caller, thread)
-    recalled = await recall(
-        engine, caller, Recall(query=query, limit=limit, thread=Ref(id=located.id))
-    )
-    async with engine.reading(caller) as db:
+        ask = Recall(query=query, limit=limit, wanted=Filter(thread_id=located.id))
+        recalled = await recall_within(engine, db, caller, ask, asked)
         counts = await segments.message_counts(
             db, caller.workspace_id, [hit.memory.id for hit in recalled.hits]
         )

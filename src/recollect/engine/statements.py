@@ -58,6 +58,18 @@ _PLAIN = [
         r"|diabetic|pescatarian|left-handed)\b|\bI\ (?:don't|can't)\ eat\b",
     ),
     _rule(
+        "fact",
+        r"\bI(?:'m|\ am)\ (?:married|single|divorced|engaged|widowed|pregnant|retired|unemployed"
+        r"|self-employed|deaf|blind|disabled|gay|lesbian|bisexual|transgender)\b"
+        r"|\bI(?:'m|\ am)\ from\ (?-i:[A-Z])|^I(?:'m|\ am)\ (?-i:[A-Z]\w+)[.!]?$"
+        r"|\bI\ (?:have|suffer\ from)\ (?:type\ [12]\ )?(?:diabetes|asthma|epilepsy|migraines?"
+        r"|adhd|autism|coeliac|celiac|arthritis|dyslexia|insomnia|anxiety|depression)\b"
+        r"|\bI\ have\ (?:an?|one|two|three|four|five|\d+|no)\ (?:\w+\ )?(?:kids?|child|children"
+        r"|sons?|daughters?|brothers?|sisters?|siblings?|twins|dogs?|cats?|pets?|horses?|wife|husband)\b"
+        r"|\bI(?:'ve)?\ (?:just\ )?got\ (?:married|engaged|divorced|fired|hired|promoted|laid\ off"
+        r"|an?\ (?:new\ )?(?:job|dog|puppy|cat|kitten|car|house|flat|promotion|degree|visa))\b",
+    ),
+    _rule(
         "instruction",
         r"^(?:please\ |from\ now\ on,?\ |in\ future,?\ )*(?:always|never)\ (?!\w+(?:ly|ed)\b"
         r"|got|had|been|was|mind)\w+|\bfrom\ now\ on\b"
@@ -70,7 +82,9 @@ _KNOWN = [
         "preference",
         rf"{_I}(?:\ (?:\w+ly|do|also|always|would(?!\ like)))*\ (?:prefer|love|like|enjoy|hate"
         r"|dislike|adore|can't\ stand|don't\ like|do\ not\ like|would\ rather)\b|\bmy\ favou?rite\b"
-        rf"|{_AM}\ (?:not\ )?(?:a\ (?:big\ |huge\ )?fan\ of|fond\ of|keen\ on|into|tired\ of)\b"
+        rf"|{_AM}\ (?:not\ )?(?:a\ (?:big\ |huge\ )?fan\ of|fond\ of|keen\ on|into|tired\ of"
+        r"|afraid\ of|scared\ of|terrified\ of|allergic\ to|passionate\ about|obsessed\ with"
+        r"|interested\ in)\b"
         r"|\b(?:is|are)\ (?:a\ must|non-negotiable|a\ deal-?breaker|off\ the\ table)\b",
     ),
     _rule(
@@ -172,8 +186,8 @@ _EMPTY = frozenset(
     own part place point pretty proper properly put quite ready real really right said same say
     see she should so some something soon start started still stuff such sure take takes tell than
     that that's the their them then there these they thing things think this those though through
-    till time to today together told too took totally try trying under until up us use
-    using usually very want wants was way we we'd we'll we're we've well went were what when where
+    till time to today together told too took totally try trying under until up us
+    usually very was way we we'd we'll we're we've well went were what when where
     which while who whole why will with won't would wouldn't yeah yes you you're your
     """.split()  # noqa: SIM905 - readable as words
 )
@@ -181,7 +195,8 @@ _TOKEN = re.compile(r"[\w']+")
 # What somebody is, does as a habit, wants or has a date for is worth keeping in two words that say
 # something; how they are and what they are doing only if it says more than that.
 _LASTING = re.compile(
-    r"\b(?:I'm|I\ am|we're|we\ are)\ (?:an?|the|from|in|on)\b"
+    r"\b(?:I'm|I\ am|we're|we\ are)\ (?:an?|the|from|in|on|learning|studying|training|writing"
+    r"|building|working|reading|raising|renovating|teaching|living|dating|expecting)\b"
     r"|^(?:I|we)\ (?!have|had|got|need|want|can\b|could|will|am|are|was|were|went|did|do\b)\w+\b"
     r"|\b(?:I|we)(?:\ \w+ly|\ just|\ also)*\ (?:need|want|can't|cannot|don't)\ (?!to\b)\w+"
     r"|\bmy\ (?:\w+\ ){1,3}(?:is|are)\ (?!now|still|just|so)",
@@ -193,7 +208,9 @@ _AT_ONCE = re.compile(
     r"|evening|arvo)|in\ a\ (?:minute|moment|bit|sec|second))\b",
     re.IGNORECASE | re.VERBOSE,
 )
-_WHEN = re.compile(r"\btomorrow\b|\bnext\ \w+|\b\w+day\b|\d", re.IGNORECASE | re.VERBOSE)
+_WHEN = re.compile(
+    r"\btomorrow\b|\byesterday\b|\b(?:next|last)\ \w+|\b\w+day\b|\d", re.IGNORECASE | re.VERBOSE
+)
 # What hangs on something else is not settled.
 _HANGS = re.compile(
     r"^(?:once|when|until|unless|as\ soon\ as|the\ moment)\b|\bonce\ (?:I|we|they|it)",
