@@ -37,6 +37,7 @@ _PAGE = 100
 _ASKED = 100
 _DIMENSION = 384
 _POLL_SECONDS = 0.2
+_TICKS = os.sysconf("SC_CLK_TCK")
 _MATTER = re.compile(r"matter (\d+)")
 
 
@@ -173,31 +174,56 @@ _CLOSED = """
 async def _segmented(server: Server, endpoint: Embeddings, url: str, count: int) -> None:
     """Watch the server cut the chat."""
     print(
-        "\n| cut | seconds | of it embedding | ms a message besides | server, peak MiB |"
-        "\n|---:|---:|---:|---:|---:|",
+        "\n| cut | seconds | of it embedding | ms a message besides | CPU of the server"
+        " | of PostgreSQL | server, peak MiB |\n|---:|---:|---:|---:|---:|---:|---:|",
         flush=True,
     )
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
-        began, embedded, before, mark = perf_counter(), endpoint.seconds, 0, _MARK
+        before, since, mark = 0, _spent(server, endpoint), _MARK
         while True:
             row = await (await db.execute(_CLOSED)).fetchone()
             assert row
             closed, is_due = row
             if closed >= mark or not is_due:
-                took, model = perf_counter() - began, endpoint.seconds - embedded
-                each = (took - model) * 1_000 / max(closed - before, 1)
+                now = _spent(server, endpoint)
+                took, model, ours, postgres = (b - a for a, b in zip(since, now, strict=True))
+                each = [
+                    value * 1_000 / max(closed - before, 1)
+                    for value in (took - model, ours, postgres)
+                ]
                 print(
-                    f"| {closed:,} | {took:.1f} | {model:.1f} | {each:.2f} "
-                    f"| {_peak_mib(server):.0f} |",
+                    f"| {closed:,} | {took:.1f} | {model:.1f} | "
+                    + " | ".join(f"{value:.2f}" for value in each)
+                    + f" | {_peak_mib(server):.0f} |",
                     flush=True,
                 )
-                began, embedded, before = perf_counter(), endpoint.seconds, closed
-                mark = closed // _MARK * _MARK + _MARK
+                before, since, mark = closed, now, closed // _MARK * _MARK + _MARK
             if not is_due:
                 # The last stretch stays open: somebody may go on with it.
                 assert closed > count - 20, f"only {closed} of {count} are cut"
                 return
             await asyncio.sleep(_POLL_SECONDS)
+
+
+def _spent(server: Server, endpoint: Embeddings) -> tuple[float, float, float, float]:
+    """Seconds so far: by the clock, in the embedder, of a core by the server and by PostgreSQL."""
+    postmaster = (server.data_dir / "postgres" / "postmaster.pid").read_text().split()[0]
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+    return (
+        perf_counter(),
+        endpoint.seconds,
+        _cpu(server.process.pid),
+        sum(_cpu(pid) for pid in (postmaster, *children)),
+    )
+
+
+def _cpu(pid: int | str) -> float:
+    """Seconds of a core a process has used, and those of its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0  # it has just ended, and its parent counts it
+    return sum(map(int, fields[11:15])) / _TICKS
 
 
 async def _pages(server: Server, chat: str, key: str, count: int) -> int:

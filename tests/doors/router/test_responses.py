@@ -123,7 +123,7 @@ async def test_a_response_is_kept_read_and_removed(routed: Routed) -> None:
 
     assert (await routed.http.get(address)).json() == kept
     listed = (await routed.http.get(f"{address}/input_items")).json()
-    assert listed["data"][0]["content"] == "Hi"
+    assert listed["data"][0]["content"] == [{"type": "input_text", "text": "Hi"}]
     assert (await routed.http.delete(address)).json()["deleted"] is True
     gone = await routed.http.get(address)
     assert gone.status_code == 404

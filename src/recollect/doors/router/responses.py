@@ -140,11 +140,28 @@ async def input_items(engine: EngineOf, caller: CallerOf, response_id: str) -> I
     """What a response was the answer to."""
     found = await get_response(engine, caller, response_id)
     data = [
-        {"id": item.get("id") or f"msg_{found.id[5:]}{number}", "type": "message", **item}
+        {
+            "id": item.get("id") or f"msg_{found.id[5:]}{number}",
+            "type": "message",
+            **_in_parts(item),
+        }
         for number, item in enumerate(found.input)
     ]
     ids = [str(item["id"]) for item in data]
     return ItemList(data=data, first_id=ids[0] if ids else None, last_id=ids[-1] if ids else None)
+
+
+def _in_parts(item: Object) -> Object:
+    """A message as it is listed: its text in a part, whatever shorthand it came in."""
+    text = item.get("content")
+    if item.get("type", "message") != "message" or not isinstance(text, str):
+        return item
+    part = _text_part(text) if item.get("role") == "assistant" else None
+    return {
+        "status": "completed",
+        **item,
+        "content": [part or {"type": "input_text", "text": text}],
+    }
 
 
 def _conversation(body: Object) -> str | None:
