@@ -206,6 +206,19 @@ async def test_a_thread_is_read_from_its_end_and_by_number(
     assert middle.total == 10
 
 
+async def test_every_page_is_the_same_slice_wherever_it_begins(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    said = [f"Message {number}" for number in range(9)]
+    await say(engine, caller, chat, *said)
+
+    for start in range(12):
+        for limit in (1, 3, 20):
+            page = await listed(engine, caller, chat, ListMessages(limit=limit, start=start))
+            assert texts(page) == said[start : start + limit]
+            assert page.has_more == (start + limit < len(said))
+
+
 async def test_a_cursor_of_another_chat_is_refused(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:

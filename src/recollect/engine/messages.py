@@ -130,15 +130,21 @@ async def list_messages(
             if last is None or last.thread_id != located.id:
                 raise Invalid("The cursor names no message of this chat.", field="after")
             beyond = last.place
-        found = await messages.page(
-            db,
-            caller,
-            located.id,
-            beyond=beyond,
-            is_newest_first=ask.is_newest_first,
-            offset=ask.start,
-            limit=ask.limit + 1,  # one row more shows whether a next page exists
-        )
+        # One row more shows whether a next page exists.
+        if beyond is None and not ask.is_newest_first and ask.start > located.message_count // 2:
+            found = await messages.late_page(
+                db, caller, located.id, offset=ask.start, limit=ask.limit + 1
+            )
+        else:
+            found = await messages.page(
+                db,
+                caller,
+                located.id,
+                beyond=beyond,
+                is_newest_first=ask.is_newest_first,
+                offset=ask.start,
+                limit=ask.limit + 1,
+            )
     return MessagePage(
         located.code, found[: ask.limit], located.message_count, len(found) > ask.limit
     )

@@ -267,6 +267,34 @@ _BACKWARD = f"""
 """
 
 
+# What lies in the later half is nearer from the end. How many there are is read in the same
+# moment: whatever arrives meanwhile shifts nothing.
+_LATE = f"""
+    WITH counted AS (
+        SELECT t.message_count AS total FROM thread t
+        WHERE t.workspace_id = %(workspace_id)s AND t.id = %(thread_id)s
+    ), part AS (
+        SELECT p.id FROM message p
+        WHERE p.workspace_id = %(workspace_id)s AND p.thread_id = %(thread_id)s
+        ORDER BY p.created_at DESC, p.position DESC
+        LIMIT least(%(limit)s, greatest((SELECT total FROM counted) - %(offset)s, 0))
+        OFFSET greatest((SELECT total FROM counted) - %(offset)s - %(limit)s, 0)
+    )
+    SELECT {COLUMNS} {_WITH_THREAD}
+    JOIN part ON part.id = m.id
+    WHERE m.workspace_id = %(workspace_id)s
+    ORDER BY m.created_at, m.position
+"""
+
+
+async def late_page(
+    db: Db, caller: Caller, thread_id: ThreadId, *, offset: int, limit: int
+) -> list[Message]:
+    """As `page` in chat order, for a part in the later half of a long thread."""
+    values = {**in_sight_of(caller), "thread_id": thread_id, "offset": offset, "limit": limit}
+    return await _fetch(db, _LATE, values)
+
+
 async def page(
     db: Db,
     caller: Caller,
