@@ -10,6 +10,7 @@ to read them: `bench/README.md`.
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
