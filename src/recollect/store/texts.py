@@ -15,11 +15,10 @@ MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a memory said, up to which version, and until when."""
+    """What a memory said, and up to which version."""
 
     version: int
     content: str
-    replaced_at: datetime
 
 
 _PUT = """
@@ -52,7 +51,7 @@ async def put(db: Db, memory: Memory, now: datetime) -> None:
 
 
 _OF = """
-    SELECT version, content, replaced_at FROM memory_text
+    SELECT version, content FROM memory_text
     WHERE workspace_id = %(workspace_id)s AND memory_id = %(memory_id)s
     ORDER BY version
 """

@@ -413,12 +413,8 @@ async def _listen(
 async def test_a_server_that_stops_in_mid_sentence_leaves_a_chat_that_goes_on(
     modelled: Desk, endpoint: Endpoint
 ) -> None:
-    first = b'data: {"choices":[{"index":0,"delta":{"content":"Half a"}}]}\n\n'
-    endpoint.script = [Raw([first], hangs=True)]
-    heard = asyncio.Event()
-    asking = asyncio.create_task(_listen(modelled, {"content": "Tell me all."}, heard))
+    asking = await begun(modelled, endpoint, "Tell me all.")
     async with asyncio.timeout(20):
-        await heard.wait()
         await modelled.server.under_way.close()
         events = await asking
 
@@ -430,16 +426,16 @@ async def test_a_server_that_stops_in_mid_sentence_leaves_a_chat_that_goes_on(
     assert one(again, "message.completed")["content"] == "Hello."
 
 
-async def begun(desk: Desk, endpoint: Endpoint, content: str, **more: Any) -> asyncio.Task[Any]:
+async def begun(
+    desk: Desk, endpoint: Endpoint, content: str, **more: Any
+) -> asyncio.Task[list[Event]]:
     """A turn whose model has said half a sentence and falls silent."""
     first = b'data: {"choices":[{"index":0,"delta":{"content":"Half a"}}]}\n\n'
     endpoint.script = [Raw([first], hangs=True)]
-    number = len(endpoint.asked)
-    asking = asyncio.create_task(turn(desk, content, **more))
+    heard = asyncio.Event()
+    asking = asyncio.create_task(_listen(desk, {"content": content, **more}, heard))
     async with asyncio.timeout(20):
-        while len(endpoint.asked) == number:
-            await asyncio.sleep(0.02)
-    await asyncio.sleep(0.2)
+        await heard.wait()
     return asking
 
 

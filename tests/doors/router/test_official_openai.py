@@ -1,6 +1,5 @@
 """The official OpenAI client, unmodified: both APIs, streams, tools, hanging up."""
 
-import time
 from collections.abc import Generator
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.support.embedder import StubEmbedder
 from tests.support.house import only
 from tests.support.live import Live, live_server
 from tests.support.upstream import Call, Endpoint, Raw, Say, chats_of
+from tests.support.waiting import wait_until
 
 WEATHER: Any = {
     "type": "function",
@@ -146,16 +146,18 @@ def test_hanging_up_hangs_up_on_the_model_and_loses_nothing(
 
 def _until_two(db: psycopg.Connection[Any], live: Live) -> list[Any]:
     """What was said in the workspace, once both sides are on the record."""
-    for _ in range(100):
-        said = db.execute(
+    said: list[Any] = []
+
+    def are_two() -> bool:
+        said[:] = db.execute(
             "SELECT role, trim(content), metadata FROM message WHERE workspace_id = %s"
             " ORDER BY position",
             [live.caller.workspace_id],
         ).fetchall()
-        if len(said) == 2:
-            return said
-        time.sleep(0.1)
-    raise AssertionError("The answer was not written down.")
+        return len(said) == 2
+
+    wait_until(are_two)
+    return said
 
 
 def test_models_embeddings_and_errors(client: OpenAI) -> None:
