@@ -1,11 +1,13 @@
 """Arranging an org over HTTP: by its admins, within it, and with everything that goes when it goes."""
 
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import httpx2
 import pytest
+from psycopg import sql
 
 from recollect.domain import Caller, Right
 from recollect.engine.core import Engine
@@ -37,8 +39,13 @@ BODIES: dict[str, dict[str, Any]] = {
     "PATCH /v1/admin/projects/{project}": {"name": "taken over"},
     "POST /v1/admin/agents": {"name": "scribe"},
     "PATCH /v1/admin/agents/{agent}": {"name": "taken over"},
+    "POST /v1/admin/keys": {"name": "laptop", "workspace": "{workspace}"},
+    "POST /v1/admin/keys/{key}/rotate": {"keep_hours": 1},
     "POST /v1/admin/erasures": {"user": "{user}"},
 }
+
+
+LISTS = ("orgs", "users", "workspaces", "projects", "agents", "erasures", "keys")
 
 
 async def made(http: Http, path: str, **body: Any) -> dict[str, Any]:
@@ -163,6 +170,126 @@ async def test_nobody_shuts_themselves_out(visitor: Visitor) -> None:
     assert [complaint(each)[:2] for each in answers] == [(400, "invalid_request")] * 4
 
 
+async def test_S20_S21_a_key_made_over_http_is_told_once_and_nowhere_kept(
+    visitor: Visitor, server: Server, engine: Engine
+) -> None:
+    http = visitor.http
+    once = {"Idempotency-Key": "a key"}
+    body = {"name": "laptop", "rights": ["read"], "expires_at": "2100-01-01T00:00:00Z"}
+
+    answer = await http.post("/v1/admin/keys", json=body, headers=once)
+    again = await http.post("/v1/admin/keys", json=body, headers=once)
+    guest = await http.post("/v1/admin/users", json={"login": uuid4().hex}, headers=once)
+    key = answer.json()
+    turned = (await http.post(f"/v1/admin/keys/{key['id']}/rotate", json={"keep_hours": 24})).json()
+
+    assert answer.status_code == 201
+    # The answer is the secret: whoever asks again is told that it was given, not what it was.
+    assert complaint(again) == (409, "conflict", None)
+    shown = {name: value for name, value in key.items() if name != "key"}
+    assert shown == {
+        "object": "key",
+        "id": key["id"],
+        "name": "laptop",
+        "shown": f"{key['key'][:11]}…{key['key'][-4:]}",
+        "rights": ["read"],
+        "user_id": str(visitor.caller.user_id),
+        "workspace_id": str(visitor.caller.workspace_id),
+        "created_at": key["created_at"],
+        "expires_at": "2100-01-01T00:00:00.000000Z",
+        "revoked_at": None,
+        "last_used_at": None,
+    }
+    for text in (key["key"], turned["key"]):
+        async with visit(server, **{"X-API-Key": text}) as theirs:
+            assert (await theirs.get("/v1/memory")).status_code == 200
+            assert (await theirs.post("/v1/memories", json={"content": "x"})).status_code == 403
+    everything = await (await http.get("/v1/admin/keys")).aread()
+    stored = await whole_database(engine)
+    for secret in (key["key"], turned["key"], guest.json()["password"]):
+        assert secret.encode() not in everything
+        assert secret not in stored
+        assert secret.encode().hex() not in stored
+
+    revoked = await http.post("/v1/admin/keys/laptop/revoke")
+    server.ring.forget()  # as the listener does, which is not running here
+    assert {each["id"] for each in revoked.json()["data"]} == {key["id"], turned["id"]}
+    async with visit(server, **{"X-API-Key": turned["key"]}) as theirs:
+        assert complaint(await theirs.get("/v1/memory"))[0] == 401
+    actions = {each["action"] for each in (await http.get("/v1/traces")).json()["data"]}
+    assert actions >= {"key.created", "key.rotated", "key.revoked"}
+
+
+async def whole_database(engine: Engine) -> str:
+    """Every row of every table, as text."""
+    async with engine.pool.everywhere() as db:
+        names = await db.execute(
+            "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
+            " AND relnamespace = 'public'::regnamespace"
+        )
+        found = [
+            await (
+                await db.execute(
+                    sql.SQL("SELECT string_agg(each::text, ' ') FROM {} each").format(
+                        sql.Identifier(name)
+                    )
+                )
+            ).fetchone()
+            for (name,) in await names.fetchall()
+        ]
+    return " ".join(str(each) for each in found)
+
+
+async def test_S23_nobody_gives_a_key_more_than_their_own_has(
+    visitor: Visitor, server: Server, engine: Engine, clock: Clock
+) -> None:
+    theirs = await colleague(engine, visitor.caller)
+    ends = clock.at + timedelta(hours=1)
+    narrow = await key_for(
+        engine,
+        visitor.caller.workspace_id,
+        rights=[Right.ADMIN, Right.READ],
+        expires_at=ends,
+        name="narrow",
+    )
+    wide = await create_key(engine, workspace=str(visitor.caller.workspace_id))
+    others = await create_key(
+        engine, workspace=str(visitor.caller.workspace_id), user=str(theirs.user_id)
+    )
+
+    async with visit(server, **{"X-API-Key": narrow}) as http:
+
+        async def refused(path: str, **body: Any) -> tuple[int, str]:
+            return complaint(await http.post(f"/v1/admin/keys{path}", json=body))[:2]
+
+        denied = [
+            await refused("", rights=["read", "write"]),
+            await refused("", user=str(theirs.user_id)),
+            await refused("", expires_at=(ends + timedelta(seconds=1)).isoformat()),
+            await refused(f"/{wide.record.id}/rotate"),
+            await refused(f"/{others.record.id}/rotate"),
+        ]
+        usual = await made(http, "keys")
+        elsewhere = await made(http, "workspaces", name="research")
+        other = await made(http, "keys", workspace="research", rights=["read"])
+        wrong = [
+            await refused("", rights=[]),
+            await refused("", rights=["root"]),
+            await refused("", expires_at="2001-01-01T00:00:00Z"),
+            await refused("", spelling="sk-"),
+            await refused("/narrow/rotate", keep_hours=25),
+        ]
+        absent = await refused("", workspace="nowhere")
+        ended = await http.post(f"/v1/admin/keys/{others.record.id}/revoke")
+
+    assert denied == [(403, "permission_denied")] * 5
+    assert (usual["rights"], usual["expires_at"][:19]) == (["admin", "read"], f"{ends:%FT%T}")
+    assert other["workspace_id"] == elsewhere["id"]
+    assert wrong == [(400, "invalid_request")] * 5
+    assert absent == (404, "resource_not_found")
+    assert ended.status_code == 200
+
+
 async def requests_for(
     http: Http, server: Server, things: dict[str, str]
 ) -> dict[str, httpx2.Response]:
@@ -193,6 +320,7 @@ async def things_of(engine: Engine, http: Http, caller: Caller) -> dict[str, str
         "workspace": (await made(http, "workspaces", name=uuid4().hex))["id"],
         "project": (await made(http, "projects", name=uuid4().hex))["id"],
         "agent": (await made(http, "agents", name=uuid4().hex))["id"],
+        "key": (await made(http, "keys", name=uuid4().hex))["id"],
         "receipt": erased.json()["receipt"]["receipt"],
     }
 
@@ -204,14 +332,15 @@ async def test_S41_an_admin_of_another_org_finds_nothing_on_any_route(
     key = await key_for(engine, theirs.workspace_id)
     async with visit(server, **{"X-API-Key": key}) as http:
         foreign = await things_of(engine, http, theirs)
-        before = [await listed(http, each) for each in ("orgs", "users", "workspaces", "projects")]
+        before = [await listed(http, each) for each in LISTS]
 
         crossed = await requests_for(visitor.http, server, foreign)
         nobody = {name: str(uuid4()) for name in foreign}
         absent = await requests_for(visitor.http, server, nobody)
 
-        after = [await listed(http, each) for each in ("orgs", "users", "workspaces", "projects")]
-    named = {name for name in crossed if "{" in name} | {"POST /v1/admin/erasures"}
+        after = [await listed(http, each) for each in LISTS]
+    named = {name for name in crossed if "{" in name}
+    named |= {"POST /v1/admin/erasures", "POST /v1/admin/keys"}
     assert {name: (crossed[name].status_code, crossed[name].json()) for name in named} == {
         name: (absent[name].status_code, absent[name].json()) for name in named
     }

@@ -70,7 +70,7 @@ def complaints(event: events.EngineEvent) -> Iterator[str]:
         ("tools", 4),
         ("agents", 10),
         ("alumia", 23),
-        ("administration", 29),
+        ("administration", 33),
         ("dashboard", 50),
     ],
 )

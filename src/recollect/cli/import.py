@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import json
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -15,29 +15,17 @@ from recollect.cli.houses import opened, table
 from recollect.domain import Scope, UserId
 from recollect.engine.core import Engine
 from recollect.engine.exports import owner_named
-from recollect.engine.imports import (
-    Attachments,
-    Line,
-    Refusal,
-    Report,
-    Target,
-    take_in,
-)
+from recollect.engine.imports import Refusal, Report, Target, take_in
 from recollect.engine.named import workspace_named
 from recollect.engine.records import KINDS
 from recollect.errors import Invalid
 from recollect.settings import Settings
 from recollect.store import generations, identity
 from recollect.store.identity import Workspace
-from recollect.trade.archive import reading
 from recollect.trade.errors import Unreadable
-from recollect.trade.foreign import SOURCES
-from recollect.trade.found import find
-from recollect.trade.lines import decoded
-from recollect.trade.making import Maker
+from recollect.trade.incoming import NAMES, OURS, incoming
 from recollect.worker import Worker
 
-_OURS = "recollect"
 _TELL_SECONDS = 2.0
 # How long to wait for the next vector: an embedder that is down comes back, or it does not.
 _PATIENCE_SECONDS = 20.0
@@ -62,8 +50,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--from",
         dest="source",
-        choices=[_OURS, *SOURCES],
-        default=_OURS,
+        choices=NAMES,
+        default=OURS,
         help="which system wrote it (default: recollect)",
     )
     parser.add_argument("--workspace", help="where to: name or id (default: the default one)")
@@ -104,65 +92,31 @@ def add(commands: Commands) -> None:
 async def run(settings: Settings, asked: argparse.Namespace) -> int:
     """Take it in, see to the vectors, and say what became of it; 1 if anything was refused."""
     refuse_absent(settings)
-    with _telling(asked.report) as tell, _opened(asked) as source:
+    with (
+        _telling(asked.report) as tell,
+        incoming(asked.file, asked.source, Scope(asked.scope)) as source,
+    ):
         async with opened(settings) as engine:
             target, workspace = await _target(engine, asked)
-            lines, attachments, left_out, share = source(engine, target)
+            read = source(engine, target)
             report = await take_in(
                 engine,
                 target,
-                lines,
-                attachments=attachments,
+                read.lines,
+                attachments=read.attachments,
                 is_dry_run=asked.dry_run,
-                watch=_Progress(share),
+                watch=_Progress(read.share),
                 tell=tell,
             )
-            report.left_out.update(left_out)
+            report.left_out.update(read.left_out)
             _show(report, is_dry_run=asked.dry_run)
             if not asked.dry_run and not asked.no_wait:
                 await _settle(engine, workspace)
     return 1 if report.refused else 0
 
 
-# What is to be kept, its bytes, what is left out, and which share of it has been read.
-Read = tuple[Iterable[Line | Refusal], Attachments, Mapping[str, int], Callable[[], float] | None]
-Source = Callable[[Engine, Target], Read]
-
-
-@contextmanager
-def _opened(asked: argparse.Namespace) -> Generator[Source]:
-    """What was named, checked before anything is touched."""
-    if asked.source == _OURS:
-        with reading(asked.file) as export:
-            share = (lambda: export.lines.tell() / export.size) if export.size else None
-            yield lambda _, __: (decoded(export.lines), export, {}, share)
-        return
-    with find(asked.file) as found:
-
-        def source(engine: Engine, target: Target) -> Read:
-            assert target.owner
-            make = Maker(
-                asked.source,
-                target.workspace_id,
-                target.owner,
-                engine.now(),
-                scope=Scope(asked.scope),
-            )
-            return SOURCES[asked.source](found, make), _NoAttachments(), make.left_out, None
-
-        yield source
-
-
-class _NoAttachments:
-    """Other systems' files are not taken in."""
-
-    def pieces(self, digest: str, size: int) -> None:
-        """Nothing."""
-        del digest, size
-
-
 async def _target(engine: Engine, asked: argparse.Namespace) -> tuple[Target, Workspace]:
-    is_ours = asked.source == _OURS
+    is_ours = asked.source == OURS
     async with engine.pool.everywhere() as db:
         workspace = await workspace_named(db, asked.workspace)
         owner: UserId | None = None

@@ -135,6 +135,6 @@ async def _rotate(settings: Settings, asked: argparse.Namespace) -> int:
 
 async def _revoke(settings: Settings, asked: argparse.Namespace) -> int:
     async with opened(settings) as engine:
-        count = await revoke_key(engine, asked.key)
-    print(f"{count} revoked")
+        revoked = await revoke_key(engine, asked.key)
+    print(f"{len(revoked)} revoked")
     return 0

@@ -74,6 +74,11 @@ class Door:
     # Addresses to which files are sent: their bodies go to the door as they come, up to a bound.
     uploads: re.Pattern[str] | None = None
     most_upload_bytes: int = 0
+    # And those to which whole archives are sent.
+    imports: re.Pattern[str] | None = None
+    most_import_bytes: int = 0
+    # Addresses whose answers tell a secret once: no copy of them is kept for a repeat.
+    secrets: re.Pattern[str] | None = None
 
     def serves(self, path: str) -> bool:
         """Whether the path lies behind this door."""
@@ -84,10 +89,18 @@ class Door:
             return True
         return self.also is not None and bool(self.also.match(path))
 
-    def takes_file(self, path: str, headers: Headers) -> bool:
-        """Whether this request brings a file to where files are taken."""
-        is_form = headers.get("content-type", "").startswith("multipart/form-data")
-        return is_form and self.uploads is not None and bool(self.uploads.fullmatch(path))
+    def tells_secret(self, path: str) -> bool:
+        """Whether an answer from there is to be seen once and never again."""
+        return self.secrets is not None and bool(self.secrets.fullmatch(path))
+
+    def room_for_file(self, path: str, headers: Headers) -> int:
+        """How large a file this request may bring; 0 unless files are taken there."""
+        if headers.get("content-type", "").startswith("multipart/form-data"):
+            if self.uploads and self.uploads.fullmatch(path):
+                return self.most_upload_bytes
+            if self.imports and self.imports.fullmatch(path):
+                return self.most_import_bytes
+        return 0
 
 
 class Front:
@@ -159,8 +172,8 @@ class Front:
     async def _pass(self, door: Door, visit: "_Visit", receive: Receive) -> None:
         caller = await self._recognise(door, visit)
         _check_address(visit.scope)
-        if door.takes_file(visit.scope["path"], visit.headers):
-            await _take_file(door, visit, caller, receive)
+        if room := door.room_for_file(visit.scope["path"], visit.headers):
+            await _take_file(door, visit, caller, receive, room)
             return
         body = await _body(receive, door.most_bytes)
         if body and visit.scope["method"] in _WITH_BODY:
@@ -216,7 +229,8 @@ class Front:
                 answer = Answer(copy.status, copy.body, copy.media_type)
         finally:
             # Kept even when the client has gone: it is the one who will ask again.
-            await asyncio.shield(end_once(self._engine, begun, answer))
+            is_secret = door.tells_secret(visit.scope["path"])
+            await asyncio.shield(end_once(self._engine, begun, answer, is_secret=is_secret))
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -241,16 +255,18 @@ async def _enter(
     await door.app(visit.scope, receive, send)
 
 
-async def _take_file(door: Door, visit: "_Visit", caller: Caller | None, receive: Receive) -> None:
+async def _take_file(
+    door: Door, visit: "_Visit", caller: Caller | None, receive: Receive, most: int
+) -> None:
     """Pass a body on as it arrives; one that grows too long is cut off and refused."""
-    bounded = _Bounded(receive, visit.send, door.most_upload_bytes)
+    bounded = _Bounded(receive, visit.send, most)
     try:
         await _enter(door, visit, caller, bounded.receive, bounded.send)
     except Exception:
         if not bounded.is_too_large:
             raise
     if bounded.is_too_large:
-        raise TooLarge("body", most=door.most_upload_bytes, unit="bytes")
+        raise TooLarge("body", most=most, unit="bytes")
 
 
 class _Bounded:

@@ -5,15 +5,25 @@ stopped. A line that cannot be kept is told and costs no other.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Protocol
 from uuid import UUID, uuid5
 
 from recollect.domain import (
+    NOWHERE,
     Caller,
     MemoryId,
     OrgId,
@@ -32,7 +42,8 @@ from recollect.engine.pieces import take_in as take_in_pieces
 from recollect.engine.records import KINDS, REFERENCES, Broken, checked
 from recollect.engine.save import content_digest, kind_of, text_to_index
 from recollect.engine.words import terms
-from recollect.store import events, imports, jobs, lessons, words
+from recollect.errors import Conflict, Invalid, RateLimited
+from recollect.store import events, exports, imports, jobs, lessons, words
 from recollect.store.imports import Row
 from recollect.store.jobs import NewJob
 from recollect.store.pool import Db, savepoint, together
@@ -41,6 +52,8 @@ _MOST_ROWS = 200
 _MOST_BYTES = 4 * 1024 * 1024
 # So many refusals are remembered; all are counted, and told as they come.
 _MOST_REMEMBERED = 1_000
+# When to ask again while others are at it.
+_FULL = timedelta(seconds=10)
 
 # What a kind hangs on, in which fields.
 _PARENTS: Mapping[str, Mapping[str, str]] = {
@@ -100,6 +113,9 @@ class Target:
     is_to_segment: bool = False
     # And what the user said in them shall be learnt from, as from any turn.
     is_to_learn: bool = False
+    # Who brings it over the network; None: the operator, at the machine itself. It becomes theirs
+    # under new ids made of their own, so that no line can name, meet or tell of what is another's.
+    by: Caller | None = None
 
 
 @dataclass(slots=True)
@@ -130,30 +146,90 @@ async def take_in(
     tell: Tell = lambda _: None,
 ) -> Report:
     """Keep the lines. A dry run does all of it and undoes it at the end."""
+    report = Report()
+    async for report in taking_in(
+        engine, target, lines, attachments=attachments, is_dry_run=is_dry_run, tell=tell
+    ):
+        watch(report)
+    return report
+
+
+async def taking_in(
+    engine: Engine,
+    target: Target,
+    lines: Iterable[Line | Refusal],
+    *,
+    attachments: Attachments,
+    is_dry_run: bool = False,
+    tell: Tell = lambda _: None,
+) -> AsyncGenerator[Report]:
+    """As `take_in`, with the report so far after each batch; the last one is the whole."""
     intake = _Intake(engine, target, attachments, tell)
+    batches = _batches(lines, intake.refuse)
     if is_dry_run:
         with suppress(_Undone):
-            async with engine.pool.writing(target.workspace_id) as db:
-                for batch in _batches(lines, intake.refuse):
+            async with _writing(engine, target) as db:
+                while batch := await _next(batches):
                     await intake.take(db, batch)
-                    watch(intake.report)
+                    yield intake.report
                 raise _Undone
-        return intake.report
-    for batch in _batches(lines, intake.refuse):
-        async with engine.pool.writing(target.workspace_id) as db:
+        yield intake.report
+        return
+    while batch := await _next(batches):
+        async with _writing(engine, target) as db:
             await intake.take(db, batch)
-        watch(intake.report)
-    async with engine.pool.writing(target.workspace_id) as db:
+        yield intake.report
+    async with _writing(engine, target) as db:
         await events.record(
             db,
             target.workspace_id,
             "data.imported",
-            actor="operator",
-            user_id=None,
+            actor=target.by.label if target.by else "operator",
+            user_id=target.by and target.by.user_id,
             details={"kept": dict(intake.report.kept)},
             at=engine.now(),
+            is_private=target.by is not None,
         )
-    return intake.report
+    yield intake.report
+
+
+def own_target(caller: Caller, *, is_foreign: bool, is_to_learn: bool = False) -> Target:
+    """Where something goes that its user brings: into the workspace they are in, as theirs."""
+    caller.require(Right.WRITE)
+    if caller.workspace_id == NOWHERE:
+        raise Invalid("No workspace is active. Name one, or use a key of one.")
+    return Target(
+        workspace_id=caller.workspace_id,
+        org_id=caller.org_id,
+        owner=caller.user_id,
+        new_ids=True,
+        is_to_segment=is_foreign,
+        is_to_learn=is_foreign and is_to_learn,
+        by=caller,
+    )
+
+
+@asynccontextmanager
+async def one_at_a_time(engine: Engine, caller: Caller) -> AsyncGenerator[None]:
+    """Nothing else of this user's leaves or comes in meanwhile, and little of anybody's."""
+    async with engine.pool.everywhere() as db:
+        if not await exports.is_only(db, caller.user_id):
+            raise Conflict("Another export or import of yours is under way.", is_passing=True)
+        if not await exports.has_room(db):
+            raise RateLimited(_FULL)
+        yield
+
+
+def _writing(engine: Engine, target: Target) -> AbstractAsyncContextManager[Db]:
+    """A transaction; of what somebody brings, one that keeps them from being erased meanwhile."""
+    if target.by:
+        return engine.pool.writing_as(target.workspace_id, target.by.user_id)
+    return engine.pool.writing(target.workspace_id)
+
+
+async def _next(batches: Iterator[list[Line]]) -> list[Line] | None:
+    """The next batch, read and unpacked beside the event loop: others are being served on it."""
+    return await asyncio.to_thread(next, batches, None)
 
 
 class _Undone(Exception):
@@ -212,6 +288,8 @@ class _Intake:
             except (Broken, RecursionError) as error:
                 self.refuse(Refusal(line.where, kind, str(error)))
         match kind:
+            case "workspace_member" | "project_member" if self._target.by:
+                self.report.left_out["memberships"] += len(rows)
             case "user":
                 for line, row in rows:
                     await self._take_user(db, line, row)
@@ -255,10 +333,16 @@ class _Intake:
 
     async def _take_circle(self, db: Db, kind: str, line: Line, row: Row) -> None:
         """A project or agent; one of the same name is the same."""
-        known = await imports.find_named(db, self._target.workspace_id, kind, row["name"])
+        by = self._target.by
+        known = await imports.find_named(
+            db, self._target.workspace_id, kind, row["name"], member=by and by.user_id
+        )
         if known:
             self._circles[row["id"]] = str(known)
             self.report.known[kind] += 1
+            return
+        if by:
+            self.refuse(Refusal(line.where, kind, f"there is no {kind} of this name for you here"))
             return
         await self._take_rows(db, kind, [(line, row)])
 
@@ -319,8 +403,10 @@ class _Intake:
         }
         if "code" in here and self._target.new_ids:
             here["code"] = code_of(here["id"])
-        if here.get("user_id"):
+        if here.get("user_id") or ("user_id" in here and self._target.by):
             here["user_id"] = str(self._user(here["user_id"]))
+        if "label" in here and self._target.by:
+            here["label"] = None  # whether it is taken is not theirs to know
         for name in ("project_id", "agent_id"):
             if here.get(name):
                 here[name] = self._circle(here[name])
@@ -336,16 +422,22 @@ class _Intake:
 
     def _renamed(self, old: str) -> str:
         """The id here. Made of the old one, so that a second run finds what the first kept."""
-        return str(uuid5(self._target.workspace_id, old)) if self._target.new_ids else old
+        target = self._target
+        if target.by:
+            return str(uuid5(target.workspace_id, f"{target.by.user_id} {old}"))
+        return str(uuid5(target.workspace_id, old)) if target.new_ids else old
 
-    def _user(self, old: str) -> UserId:
-        user_id = self._target.owner or self._users.get(old)
+    def _user(self, old: str | None) -> UserId:
+        user_id = self._target.owner or self._users.get(old or "")
         if user_id is None:
             raise Broken("`user_id` is nobody that a line before it brings")
         return user_id
 
     def _circle(self, old: str) -> str:
-        return self._circles.get(old) or self._renamed(old)
+        found = self._circles.get(old)
+        if found is None and self._target.by:
+            raise Broken("of a project or an agent that is not yours here")
+        return found or self._renamed(old)
 
     async def _follow(self, db: Db, kind: str, kept: Sequence[Row]) -> None:
         """What follows from rows that are new: words, counters, and work for later."""

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from argon2 import PasswordHasher, Type
 
-from recollect.domain import NOWHERE, Caller, KeyId, Right, UserId, WorkspaceId
+from recollect.domain import NOWHERE, Caller, KeyId, OrgId, Right, UserId, WorkspaceId
 from recollect.engine.core import Clock, Engine
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated, Unavailable
 from recollect.store import identity
@@ -166,6 +166,7 @@ async def create_key(
     expires_at: datetime | None = None,
     spelling: str = PREFIX,
     is_unbound: bool = False,
+    within: OrgId | None = None,
 ) -> NewKey:
     """Make a key for a workspace, by name or id; the default one when None.
 
@@ -173,7 +174,7 @@ async def create_key(
     the org, and in whichever workspace is active.
     """
     async with engine.pool.everywhere() as db:
-        found = _one(await identity.find_workspace(db, workspace))
+        found = _one(await identity.find_workspace(db, workspace, within))
         user_id = await (
             identity.find_user(db, found.org_id, user)
             if user
@@ -194,27 +195,38 @@ async def list_keys(engine: Engine) -> list[KeyRecord]:
         return await identity.keys(db)
 
 
-async def revoke_key(engine: Engine, wanted: str) -> int:
-    """Revoke the keys of that id, name or shown prefix; how many there were."""
+async def revoke_key(engine: Engine, wanted: str, *, within: OrgId | None = None) -> list[KeyId]:
+    """Revoke the keys of that id, name or shown prefix, of an org if given; which they were."""
     async with engine.pool.everywhere() as db:
-        revoked = await identity.revoke(db, wanted, engine.now())
+        revoked = await identity.revoke(db, wanted, engine.now(), within)
     if not revoked:
         raise NotFound("key")
-    return len(revoked)
+    return [KeyId(each) for each in revoked]
 
 
-async def rotate_key(engine: Engine, wanted: str, keeps_for: timedelta) -> NewKey:
-    """A new key in the place of one; the old one works on for a while, at most a day."""
+async def rotate_key(
+    engine: Engine,
+    wanted: str,
+    keeps_for: timedelta,
+    *,
+    within: OrgId | None = None,
+    check: Callable[[KeyRecord], None] = lambda _: None,
+) -> NewKey:
+    """A new key in the place of one; the old one works on for a while, at most a day.
+
+    `check` raises where it must not be replaced.
+    """
     if not timedelta(0) <= keeps_for <= LONGEST_OVERLAP:
         raise Invalid("A replaced key can work on for at most 24 hours.", field="keep")
     now = engine.now()
     async with engine.pool.everywhere() as db:
-        found = await identity.find_good_keys(db, wanted, now)
+        found = await identity.find_good_keys(db, wanted, now, within)
         if not found:
             raise NotFound("key")
         if len(found) > 1:
             raise Conflict("More than one key has that name. Use its id or shown beginning.")
         old = found[0]
+        check(old)
         spelling = next(each for each in SPELLINGS if old.prefix.startswith(each))
         shown, text = _spelt(spelling)
         record = replace(

@@ -48,13 +48,20 @@ async def begin_once(
     raise Conflict("The first request with this key is still under way.", is_passing=True)
 
 
-async def end_once(engine: Engine, caller: Caller, answer: Answer | None) -> None:
-    """Keep the answer for a repeat; without one, let a repeat try again unless it was done."""
+async def end_once(
+    engine: Engine, caller: Caller, answer: Answer | None, *, is_secret: bool = False
+) -> None:
+    """Keep the answer for a repeat; without one, let a repeat try again unless it was done.
+
+    Of an answer that tells a secret only that there was one is kept.
+    """
     if caller.once is None:
         return
     async with engine.pool.writing(caller.workspace_id) as db:
         if answer is None:
             await idempotency.release(db, caller.workspace_id, caller.once)
+        elif is_secret:
+            await idempotency.mark_done(db, caller.workspace_id, caller.once)
         else:
             await idempotency.keep(
                 db,

@@ -370,19 +370,19 @@ _ONE_AT_A_TIME = "SELECT pg_try_advisory_xact_lock(hashtextextended(%(user)s, 72
 
 # Each holds a connection for as long as it takes: a few at a time leave the rest to others.
 _HAS_ROOM = """
-    SELECT CASE WHEN pg_try_advisory_xact_lock(7245018846216) THEN true
-        ELSE pg_try_advisory_xact_lock(7245018846217) END
+    SELECT CASE WHEN pg_try_advisory_xact_lock(7245018846217) THEN true
+        ELSE pg_try_advisory_xact_lock(7245018846218) END
 """
 
 
 async def is_only(db: Db, user_id: UserId) -> bool:
-    """Whether no other export of this user is under way; holds that until the transaction ends."""
+    """Whether nothing else of this user's leaves or comes in; holds that until the transaction ends."""
     row = await (await db.execute(_ONE_AT_A_TIME, {"user": str(user_id)})).fetchone()
     return bool(row and row[0])
 
 
 async def has_room(db: Db) -> bool:
-    """Whether fewer than two exports are under way; takes that place until the transaction ends."""
+    """Whether fewer than two are under way, of anybody; takes that place until the transaction ends."""
     row = await (await db.execute(_HAS_ROOM)).fetchone()
     return bool(row and row[0])
 

@@ -226,15 +226,17 @@ async def keys(db: Db) -> list[KeyRecord]:
 
 _REVOKE = """
     UPDATE api_key SET revoked_at = %(now)s
-    WHERE revoked_at IS NULL AND (id::text = %(wanted)s OR name = %(wanted)s OR prefix = %(wanted)s)
+    WHERE revoked_at IS NULL AND (%(org_id)s::uuid IS NULL OR org_id = %(org_id)s)
+        AND (id::text = %(wanted)s OR name = %(wanted)s OR prefix = %(wanted)s)
     RETURNING id
 """
 _TELL = "SELECT pg_notify(%(channel)s, '')"
 
 
-async def revoke(db: Db, wanted: str, now: datetime) -> list[UUID]:
-    """Revoke the keys of that id, name or shown prefix, in every process at once."""
-    rows = await (await db.execute(_REVOKE, {"wanted": wanted, "now": now})).fetchall()
+async def revoke(db: Db, wanted: str, now: datetime, org_id: OrgId | None = None) -> list[UUID]:
+    """Revoke the keys of that id, name or shown prefix, of an org if given, everywhere at once."""
+    values = {"wanted": wanted, "now": now, "org_id": org_id}
+    rows = await (await db.execute(_REVOKE, values)).fetchall()
     await db.execute(_TELL, {"channel": CHANNEL})
     return [row[0] for row in rows]
 
@@ -566,14 +568,17 @@ _END_AT = """
 _FIND_GOOD = f"""
     SELECT {_KEY_COLUMNS} FROM api_key
     WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %(now)s)
+        AND (%(org_id)s::uuid IS NULL OR org_id = %(org_id)s)
         AND (id::text = %(wanted)s OR name = %(wanted)s OR prefix = %(wanted)s)
 """
 
 
-async def find_good_keys(db: Db, wanted: str, now: datetime) -> list[KeyRecord]:
-    """The keys of that id, name or shown prefix that still open something."""
+async def find_good_keys(
+    db: Db, wanted: str, now: datetime, org_id: OrgId | None = None
+) -> list[KeyRecord]:
+    """The keys of that id, name or shown prefix that still open something; of an org if given."""
     async with db.cursor(row_factory=class_row(KeyRecord)) as cursor:
-        await cursor.execute(_FIND_GOOD, {"wanted": wanted, "now": now})
+        await cursor.execute(_FIND_GOOD, {"wanted": wanted, "now": now, "org_id": org_id})
         return await cursor.fetchall()
 
 

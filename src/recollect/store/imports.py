@@ -35,6 +35,7 @@ from recollect.store.exports import (
     WORKSPACE_MEMBER,
 )
 from recollect.store.pool import Db
+from recollect.store.visible import OWN_PROJECTS
 
 Row = dict[str, Any]
 
@@ -399,17 +400,23 @@ async def add_user(db: Db, org_id: OrgId, user_id: UUID, login: str, *, learning
     return (await db.execute(_ADD_USER, values)).rowcount > 0
 
 
-_NAMED_PROJECT = """
-    SELECT id FROM project WHERE workspace_id = %(workspace_id)s AND name = %(name)s
+_NAMED_PROJECT = f"""
+    SELECT id FROM project
+    WHERE workspace_id = %(workspace_id)s AND name = %(name)s
+        AND (%(user_id)s::uuid IS NULL OR id IN ({OWN_PROJECTS}))
 """
-_NAMED_AGENT = """
-    SELECT id FROM agent WHERE workspace_id = %(workspace_id)s AND name = %(name)s
+_NAMED_AGENT = f"""
+    SELECT id FROM agent
+    WHERE workspace_id = %(workspace_id)s AND name = %(name)s
+        AND (%(user_id)s::uuid IS NULL OR project_id IS NULL OR project_id IN ({OWN_PROJECTS}))
 """
 
 
-async def find_named(db: Db, workspace_id: WorkspaceId, kind: str, name: str) -> UUID | None:
-    """The project or agent of that name."""
+async def find_named(
+    db: Db, workspace_id: WorkspaceId, kind: str, name: str, *, member: UserId | None = None
+) -> UUID | None:
+    """The project or agent of that name; of a member's own, if one is given."""
     query = _NAMED_PROJECT if kind == "project" else _NAMED_AGENT
-    values = {"workspace_id": workspace_id, "name": name}
+    values = {"workspace_id": workspace_id, "name": name, "user_id": member}
     row = await (await db.execute(query, values)).fetchone()
     return row[0] if row else None

@@ -235,8 +235,11 @@ def _limited(file: IO[bytes], most: int) -> Iterator[bytes]:
 
 
 @contextmanager
-def reading(path: Path) -> Generator[Opened]:
+def reading(
+    path: Path, *, name: str | None = None, most_bytes: int | None = None
+) -> Generator[Opened]:
     """Open what `writing` wrote; raise `Unreadable` for anything else."""
+    shown = name or str(path)
     try:
         if str(path) == "-":
             yield Opened(sys.stdin.buffer, 0, lambda _: None)
@@ -245,7 +248,7 @@ def reading(path: Path) -> Generator[Opened]:
                 yield Opened(lines, os.fstat(lines.fileno()).st_size, _in_directory(path / FILES))
         elif zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                check_archive(archive)
+                check_archive(archive, most_bytes)
                 entries = {each.filename for each in archive.infolist()}
                 _refuse_others(entries)
                 with archive.open(LINES) as lines:
@@ -255,13 +258,15 @@ def reading(path: Path) -> Generator[Opened]:
             with path.open("rb") as lines:
                 yield Opened(lines, os.fstat(lines.fileno()).st_size, lambda _: None)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise Unreadable(f"`{path}` is damaged: it cannot be unpacked.") from error
+        raise Unreadable(f"`{shown}` is damaged: it cannot be unpacked.") from error
     except OSError as error:
-        raise Unreadable(f"`{path}` cannot be read: {error.strerror or 'damaged'}.") from error
+        raise Unreadable(f"`{shown}` cannot be read: {error.strerror or 'damaged'}.") from error
 
 
-def check_archive(archive: zipfile.ZipFile) -> None:
+def check_archive(archive: zipfile.ZipFile, most_bytes: int | None = None) -> None:
     """Raise `Unreadable` for an archive that grows beyond reason, or hides what it has."""
+    if most_bytes and sum(each.file_size for each in archive.infolist()) > most_bytes:
+        raise Unreadable(f"The archive unpacks to more than {most_bytes:,} bytes.")
     seen: set[str] = set()
     for entry in archive.infolist():
         if entry.flag_bits & 1:
@@ -281,7 +286,7 @@ def _refuse_others(names: set[str]) -> None:
     if LINES not in names:
         raise Unreadable(
             f"The archive holds no `{LINES}`: it is no export of Recollect. For what other systems "
-            "write, say which with `--from`."
+            "write, say which wrote it (`from`)."
         )
     if any(name != LINES and not _ENTRY.fullmatch(name) for name in names):
         raise Unreadable("The archive holds names that no export of Recollect has.")

@@ -16,7 +16,7 @@ from recollect.trade.errors import Unreadable
 
 _CHUNK = 1024 * 1024
 # One conversation is never longer than this; whatever is would fill the memory.
-_MOST_CHARACTERS = 256 * 1024 * 1024
+_MOST_CHARACTERS = 64 * 1024 * 1024
 _BETWEEN = " \t\r\n"
 
 
@@ -75,20 +75,21 @@ class Found:
 
 
 @contextmanager
-def find(path: Path) -> Generator[Found]:
+def find(path: Path, *, name: str | None = None, most_bytes: int | None = None) -> Generator[Found]:
     """Open a file, a directory or a zip; raise `Unreadable` when it cannot be, or must not be."""
+    shown = name or str(path)
     try:
         if path.is_file() and zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                check_archive(archive)
+                check_archive(archive, most_bytes)
                 yield Found(path, archive)
         else:
             os.stat(path)  # noqa: PTH116 - says why not, where `exists` only says no
             yield Found(path, None)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise Unreadable(f"`{path}` is damaged: it cannot be unpacked.") from error
+        raise Unreadable(f"`{shown}` is damaged: it cannot be unpacked.") from error
     except OSError as error:
-        raise Unreadable(f"`{path}` cannot be read: {error.strerror or 'damaged'}.") from error
+        raise Unreadable(f"`{shown}` cannot be read: {error.strerror or 'damaged'}.") from error
 
 
 def values(file: IO[bytes]) -> Iterator[Any]:

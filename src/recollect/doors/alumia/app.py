@@ -1,7 +1,13 @@
 """The routes of key/value memories. Each parses, calls one verb, and writes the answer."""
 
+import asyncio
+import json
 import re
-from collections.abc import AsyncIterator
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import IO, Annotated
 
 from fastapi import Depends, File, Query, Request, Response, UploadFile
@@ -34,6 +40,7 @@ from recollect.engine.assets import (
 from recollect.engine.contexts import Context
 from recollect.engine.core import Engine
 from recollect.engine.exports import own_choices
+from recollect.engine.imports import Report, one_at_a_time, own_target, taking_in
 from recollect.engine.insights import (
     is_learning,
     learn,
@@ -55,11 +62,18 @@ from recollect.engine.keyed import (
 )
 from recollect.engine.reach import Reach, activate, reach_of
 from recollect.engine.threads import OpenThread, get_thread, open_thread
-from recollect.errors import Invalid, NotFound
+from recollect.errors import Failure, Invalid, NotFound
 from recollect.trade.archive import spooled
+from recollect.trade.incoming import OURS, incoming
 
 PREFIXES = ("/api/v1",)
 _UPLOAD = re.compile(r"/api/v1/memories/[^/]+/assets")
+_IMPORT = re.compile(r"/api/v1/import")
+# It waits on the disk while it is read. What is larger comes in by `recollect import`.
+_IMPORT_BYTES = 256 * 1024 * 1024
+_UNPACKED_BYTES = 4 * _IMPORT_BYTES
+_LINES = "application/x-ndjson"
+_NOT_IN_NAMES = re.compile(r"[^\w. -]", re.ASCII)
 # The file's form around it.
 _UPLOAD_BYTES = MOST_BYTES + 64 * 1024
 _SENT_BYTES = 256 * 1024
@@ -77,7 +91,15 @@ def door(engine: Engine) -> Door:
     )
     furnish(app, engine, answer, BEARER)
     return Door(
-        "alumia", PREFIXES, app, answer, bearer, uploads=_UPLOAD, most_upload_bytes=_UPLOAD_BYTES
+        "alumia",
+        PREFIXES,
+        app,
+        answer,
+        bearer,
+        uploads=_UPLOAD,
+        most_upload_bytes=_UPLOAD_BYTES,
+        imports=_IMPORT,
+        most_import_bytes=_IMPORT_BYTES,
     )
 
 
@@ -399,6 +421,87 @@ async def export_own(engine: EngineOf, caller: CallerOf) -> StreamingResponse:
     file = await spooled(engine, await own_choices(engine, caller))
     headers = {"content-disposition": 'attachment; filename="recollect-export.zip"'}
     return StreamingResponse(_sent(file), headers=headers, media_type="application/zip")
+
+
+@router.post(
+    "/api/v1/import",
+    response_model=Envelope[parts_wire.ImportReport],
+    responses={200: {"content": {_LINES: {}}}},
+)
+async def import_own(
+    engine: EngineOf,
+    caller: CallerOf,
+    parameters: Annotated[parts_wire.ImportParameters, Query()],
+    file: Annotated[UploadFile, File()],
+    request: Request,
+) -> Response:
+    """Take in an export, or what another system wrote, as the user's own.
+
+    With `Accept: application/x-ndjson` a line tells after each batch how far it is.
+    """
+    reports = _reports(engine, caller, parameters, file)
+    # What is no export at all is told before the answer begins.
+    report = await anext(reports)
+    if _LINES in request.headers.get("accept", ""):
+        return StreamingResponse(_told(report, reports), media_type=_LINES)
+    async for report in reports:
+        pass
+    return JSONResponse(_final(report))
+
+
+async def _reports(
+    engine: Engine, caller: Caller, asked: parts_wire.ImportParameters, file: UploadFile
+) -> AsyncGenerator[parts_wire.ImportReport]:
+    target = own_target(caller, is_foreign=asked.source != OURS, is_to_learn=asked.learn)
+    shown = _printable(file.filename or "")
+    async with one_at_a_time(engine, caller), _on_disk(file, shown) as path:
+        with incoming(
+            path, asked.source, asked.scope, name=shown, most_bytes=_UNPACKED_BYTES
+        ) as source:
+            read = source(engine, target)
+            report = Report()
+            async for report in taking_in(
+                engine,
+                target,
+                read.lines,
+                attachments=read.attachments,
+                is_dry_run=asked.dryRun,
+            ):
+                yield parts_wire.from_report(report, asked)
+            report.left_out.update(read.left_out)
+            yield parts_wire.from_report(report, asked)
+
+
+async def _told(
+    report: parts_wire.ImportReport, more: AsyncIterator[parts_wire.ImportReport]
+) -> AsyncIterator[bytes]:
+    """Each report as a line, the last one in the envelope; so too what goes wrong on the way."""
+    try:
+        yield _line({"progress": report.counts()})
+        async for report in more:
+            yield _line({"progress": report.counts()})
+        yield _line(_final(report))
+    except Failure as failure:
+        yield _line(dict(answer(failure).body))
+
+
+def _final(report: parts_wire.ImportReport) -> dict[str, object]:
+    return Envelope(data=report).model_dump(mode="json")
+
+
+def _line(told: object) -> bytes:
+    return json.dumps(told).encode() + b"\n"
+
+
+@asynccontextmanager
+async def _on_disk(file: UploadFile, shown: str) -> AsyncGenerator[Path]:
+    """An upload where it can be read from front to back and back again, until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="recollect-import-") as directory:
+        # Its name tells some kinds from others and is part of what is kept; it is never a path.
+        path = Path(directory) / (_NOT_IN_NAMES.sub("_", shown)[-100:].strip(". ") or "import")
+        with path.open("xb") as copy:
+            await asyncio.to_thread(shutil.copyfileobj, file.file, copy)
+        yield path
 
 
 async def _sent(file: IO[bytes]) -> AsyncIterator[bytes]:

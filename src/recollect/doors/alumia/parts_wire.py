@@ -1,13 +1,15 @@
 """What hangs on memories, and what stands beside them, on this door's wire."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from recollect.domain import Thread
+from recollect.domain import Scope, Thread
 from recollect.doors.values import Body, Parameters, clamped, iso
 from recollect.engine.assets import Asset
+from recollect.engine.imports import Report
 from recollect.engine.insights import Insight, Learn, Learnt, ListInsights
 from recollect.engine.keyed import Source
 from recollect.errors import Invalid
@@ -242,3 +244,61 @@ def from_thread(thread: Thread) -> SessionObject:
 
 def _text(value: UUID | None) -> str | None:
     return None if value is None else str(value)
+
+
+class ImportParameters(Parameters):
+    """`POST /api/v1/import`: who wrote the file, and what is to become of it."""
+
+    source: Literal["recollect", "mem0", "chatgpt", "claude", "langgraph", "markdown", "csv"] = (
+        Field(default="recollect", alias="from")
+    )
+    dryRun: bool = False
+    scope: Literal[Scope.GLOBAL, Scope.WORKSPACE] = Field(
+        default=Scope.GLOBAL, description="Who sees memories of other systems."
+    )
+    learn: bool = Field(
+        default=False, description="Also learn from what was said in other systems' conversations."
+    )
+
+
+class RefusalObject(BaseModel):
+    """Something that was not kept, and why."""
+
+    where: str
+    type: str
+    why: str
+
+
+class ImportReport(BaseModel):
+    """What became of an import, by kind of line."""
+
+    dryRun: bool
+    kept: dict[str, int]
+    known: dict[str, int]
+    refused: dict[str, int]
+    leftOut: dict[str, int]
+    refusals: list[RefusalObject] = Field(description="Up to a thousand of them.")
+
+    def counts(self) -> dict[str, int]:
+        """How far it is."""
+        kinds = {"kept": self.kept, "known": self.known, "refused": self.refused}
+        return {name: sum(each.values()) for name, each in kinds.items()}
+
+
+def from_report(report: Report, asked: ImportParameters) -> ImportReport:
+    """A report in this door's spelling."""
+    return ImportReport(
+        dryRun=asked.dryRun,
+        kept=_counted(report.kept),
+        known=_counted(report.known),
+        refused=_counted(report.refused),
+        leftOut=_counted(report.left_out),
+        refusals=[
+            RefusalObject(where=each.where, type=each.type, why=each.why)
+            for each in report.refusals
+        ],
+    )
+
+
+def _counted(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}

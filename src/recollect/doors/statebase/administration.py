@@ -3,6 +3,8 @@
 Beside the plain REST API, with its key and its envelope. Everything is named by id or by name.
 """
 
+import re
+from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
@@ -13,14 +15,16 @@ from recollect.doors.front import Door, key_or_bearer
 from recollect.doors.furnish import KEY_OR_BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.statebase import administration_wire as wire
 from recollect.doors.statebase.errors import ErrorObject, answer
+from recollect.engine import administration, tenants
 from recollect.engine import erase as erasing
-from recollect.engine import tenants
 from recollect.engine.administration import Admin, administer, note
 from recollect.engine.core import Engine
 from recollect.engine.erase import Kind, Target
-from recollect.errors import NotFound
+from recollect.errors import Denied, NotFound
 
 PREFIXES = ("/v1/admin",)
+# Where a password or a key is told, once.
+_TELLS_SECRET = re.compile(r"/v1/admin/(orgs|users|keys|keys/[^/]+/rotate)")
 router = new_router(ErrorObject)
 
 
@@ -32,7 +36,7 @@ def door(engine: Engine) -> Door:
         router.routes,
     )
     furnish(app, engine, answer, KEY_OR_BEARER)
-    return Door("administration", PREFIXES, app, answer, key_or_bearer)
+    return Door("administration", PREFIXES, app, answer, key_or_bearer, secrets=_TELLS_SECRET)
 
 
 async def _admin(engine: EngineOf, caller: CallerOf) -> Admin:
@@ -161,6 +165,40 @@ async def _user(engine: Engine, admin: Admin, wanted: str) -> tenants.User:
         if wanted in {str(each.id), each.login}:
             return each
     raise NotFound("user")
+
+
+# Keys.
+
+
+@router.get("/v1/admin/keys")
+async def list_keys(engine: EngineOf, admin: AdminOf) -> wire.KeyList:
+    """List the keys of the org, revoked and expired ones too, without their texts."""
+    found = await administration.list_keys(engine, admin)
+    return wire.KeyList(data=[wire.from_key(each) for each in found])
+
+
+@router.post("/v1/admin/keys", status_code=201)
+async def create_key(engine: EngineOf, admin: AdminOf, body: wire.NewKey) -> wire.NewKeyObject:
+    """Make a key; its text is in this answer and nowhere else."""
+    if body.user not in {None, str(admin.caller.user_id)}:
+        raise Denied("A key made here acts for whoever makes it.")
+    return wire.from_new_key(await administration.make_key(engine, admin, wire.to_make(body)))
+
+
+@router.post("/v1/admin/keys/{key}/rotate", status_code=201)
+async def rotate_key(
+    engine: EngineOf, admin: AdminOf, key: str, body: wire.Rotation
+) -> wire.NewKeyObject:
+    """Put a new key in the place of one of your own; the old one works on as long as you say."""
+    keeps_for = timedelta(hours=body.keep_hours)
+    return wire.from_new_key(await administration.rotate_key(engine, admin, key, keeps_for))
+
+
+@router.post("/v1/admin/keys/{key}/revoke")
+async def revoke_key(engine: EngineOf, admin: AdminOf, key: str) -> wire.KeyList:
+    """End a key of the org, at once and everywhere."""
+    found = await administration.revoke_key(engine, admin, key)
+    return wire.KeyList(data=[wire.from_key(each) for each in found])
 
 
 # Workspaces.

@@ -6,7 +6,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from recollect.doors.values import Body, Label, Parameters, iso
+from recollect.domain import Right
+from recollect.doors.values import Body, Label, Parameters, Time, iso
+from recollect.engine.administration import KeyRecord, MakeKey
+from recollect.engine.administration import NewKey as MadeKey
 from recollect.engine.erase import Erased, Kind, Verified
 from recollect.engine.tenants import Agent, NewUser, Org, Project, User, Workspace
 from recollect.errors import Invalid
@@ -66,6 +69,26 @@ class NewAgent(Body):
 
     name: Label
     project: Label | None = None
+
+
+class NewKey(Body):
+    """`POST /v1/admin/keys`: acts for whoever makes it."""
+
+    name: str = Field(default="", max_length=255)
+    workspace: Label | None = Field(default=None, description="The key's own unless named.")
+    rights: list[Literal["read", "write", "delete", "admin"]] | None = Field(
+        default=None, min_length=1, description="Of those of the key that asks; all of them."
+    )
+    expires_at: Time | None = None
+    unbound: bool = Field(default=False, description="In whichever workspace is active.")
+    spelling: Literal["rk_", "alm_live_", "alm_test_"] = "rk_"
+    user: Label | None = Field(default=None, description="Nobody but yourself, by id.")
+
+
+class Rotation(Body):
+    """`POST /v1/admin/keys/{key}/rotate`: how long the old one works on."""
+
+    keep_hours: int = Field(default=0, ge=0, le=24)
 
 
 class Inside(Parameters):
@@ -173,6 +196,35 @@ class AgentObject(BaseModel):
     name: str
     created_at: str
     archived_at: str | None
+
+
+class KeyObject(BaseModel):
+    """A key, without its text."""
+
+    object: Literal["key"] = "key"
+    id: UUID
+    name: str
+    shown: str
+    rights: list[str]
+    user_id: UUID
+    workspace_id: UUID | None
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+
+
+class NewKeyObject(KeyObject):
+    """A key just made: the only time its text exists."""
+
+    key: str
+
+
+class KeyList(BaseModel):
+    """Keys, oldest first."""
+
+    object: Literal["list"] = "list"
+    data: list[KeyObject]
 
 
 class OrgList(BaseModel):
@@ -301,6 +353,39 @@ def from_agent(agent: Agent) -> AgentObject:
         created_at=iso(agent.created_at),
         archived_at=agent.archived_at and iso(agent.archived_at),
     )
+
+
+def to_make(body: NewKey) -> MakeKey:
+    """What is asked for."""
+    return MakeKey(
+        name=body.name,
+        workspace=body.workspace,
+        rights=body.rights and [Right(each) for each in body.rights],
+        expires_at=body.expires_at,
+        is_unbound=body.unbound,
+        spelling=body.spelling,
+    )
+
+
+def from_key(key: KeyRecord) -> KeyObject:
+    """A key in this door's spelling."""
+    return KeyObject(
+        id=key.id,
+        name=key.name,
+        shown=f"{key.prefix}…{key.last_four}",
+        rights=sorted(key.rights),
+        user_id=key.user_id,
+        workspace_id=key.workspace_id,
+        created_at=iso(key.created_at),
+        expires_at=key.expires_at and iso(key.expires_at),
+        revoked_at=key.revoked_at and iso(key.revoked_at),
+        last_used_at=key.last_used_at and iso(key.last_used_at),
+    )
+
+
+def from_new_key(made: MadeKey) -> NewKeyObject:
+    """A key just made."""
+    return NewKeyObject(**from_key(made.record).model_dump(), key=made.text)
 
 
 def from_erased(erased: Erased) -> ErasureObject:
