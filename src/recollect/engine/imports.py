@@ -4,8 +4,8 @@ Every batch is a transaction of its own: what was kept stays, and running it aga
 stopped. A line that cannot be kept is told and costs no other.
 """
 
-from collections import Counter
 import asyncio
+from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,

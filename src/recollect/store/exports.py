@@ -376,13 +376,13 @@ _HAS_ROOM = """
 
 
 async def is_only(db: Db, user_id: UserId) -> bool:
-    """Whether nothing else of this user's leaves or comes in; holds that until the transaction ends."""
+    """Whether nothing else of this user's leaves or comes in; held until the transaction ends."""
     row = await (await db.execute(_ONE_AT_A_TIME, {"user": str(user_id)})).fetchone()
     return bool(row and row[0])
 
 
 async def has_room(db: Db) -> bool:
-    """Whether fewer than two are under way, of anybody; takes that place until the transaction ends."""
+    """Whether fewer than two are under way, of anybody; that place is held as long."""
     row = await (await db.execute(_HAS_ROOM)).fetchone()
     return bool(row and row[0])
 

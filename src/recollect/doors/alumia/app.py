@@ -5,8 +5,10 @@ import json
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -441,17 +443,18 @@ async def import_own(
     """
     reports = _reports(engine, caller, parameters, file)
     # What is no export at all is told before the answer begins.
-    report = await anext(reports)
+    last = await anext(reports)
     if _LINES in request.headers.get("accept", ""):
-        return StreamingResponse(_told(report, reports), media_type=_LINES)
-    async for report in reports:
-        pass
-    return JSONResponse(_final(report))
+        told = _told(last, reports, is_dry_run=parameters.dryRun)
+        return StreamingResponse(told, media_type=_LINES)
+    async for each in reports:
+        last = each
+    return JSONResponse(_final(last, is_dry_run=parameters.dryRun))
 
 
 async def _reports(
     engine: Engine, caller: Caller, asked: parts_wire.ImportParameters, file: UploadFile
-) -> AsyncGenerator[parts_wire.ImportReport]:
+) -> AsyncGenerator[Report]:
     target = own_target(caller, is_foreign=asked.source != OURS, is_to_learn=asked.learn)
     shown = _printable(file.filename or "")
     async with one_at_a_time(engine, caller), _on_disk(file, shown) as path:
@@ -459,7 +462,6 @@ async def _reports(
             path, asked.source, asked.scope, name=shown, most_bytes=_UNPACKED_BYTES
         ) as source:
             read = source(engine, target)
-            report = Report()
             async for report in taking_in(
                 engine,
                 target,
@@ -467,26 +469,28 @@ async def _reports(
                 attachments=read.attachments,
                 is_dry_run=asked.dryRun,
             ):
-                yield parts_wire.from_report(report, asked)
-            report.left_out.update(read.left_out)
-            yield parts_wire.from_report(report, asked)
+                yield replace(report, left_out=report.left_out + Counter(read.left_out))
 
 
 async def _told(
-    report: parts_wire.ImportReport, more: AsyncIterator[parts_wire.ImportReport]
+    first: Report, more: AsyncGenerator[Report], *, is_dry_run: bool
 ) -> AsyncIterator[bytes]:
     """Each report as a line, the last one in the envelope; so too what goes wrong on the way."""
-    try:
-        yield _line({"progress": report.counts()})
-        async for report in more:
-            yield _line({"progress": report.counts()})
-        yield _line(_final(report))
-    except Failure as failure:
-        yield _line(dict(answer(failure).body))
+    last = first
+    async with aclosing(more):
+        try:
+            yield _line({"progress": parts_wire.counts_of(first)})
+            async for each in more:
+                last = each
+                yield _line({"progress": parts_wire.counts_of(each)})
+            yield _line(_final(last, is_dry_run=is_dry_run))
+        except Failure as failure:
+            yield _line(dict(answer(failure).body))
 
 
-def _final(report: parts_wire.ImportReport) -> dict[str, object]:
-    return Envelope(data=report).model_dump(mode="json")
+def _final(report: Report, *, is_dry_run: bool) -> dict[str, object]:
+    told = parts_wire.from_report(report, is_dry_run=is_dry_run)
+    return Envelope(data=told).model_dump(mode="json")
 
 
 def _line(told: object) -> bytes:

@@ -279,16 +279,17 @@ class ImportReport(BaseModel):
     leftOut: dict[str, int]
     refusals: list[RefusalObject] = Field(description="Up to a thousand of them.")
 
-    def counts(self) -> dict[str, int]:
-        """How far it is."""
-        kinds = {"kept": self.kept, "known": self.known, "refused": self.refused}
-        return {name: sum(each.values()) for name, each in kinds.items()}
+
+def counts_of(report: Report) -> dict[str, int]:
+    """How far an import is."""
+    kinds = {"kept": report.kept, "known": report.known, "refused": report.refused}
+    return {name: each.total() for name, each in kinds.items()}
 
 
-def from_report(report: Report, asked: ImportParameters) -> ImportReport:
+def from_report(report: Report, *, is_dry_run: bool) -> ImportReport:
     """A report in this door's spelling."""
     return ImportReport(
-        dryRun=asked.dryRun,
+        dryRun=is_dry_run,
         kept=_counted(report.kept),
         known=_counted(report.known),
         refused=_counted(report.refused),
