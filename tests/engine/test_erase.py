@@ -29,6 +29,7 @@ from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.save import Save, Saved, save
 from recollect.engine.tenants import archive_project
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated
+from recollect.server import Server
 from recollect.store import erasure, lessons
 from recollect.store.lessons import Candidate
 from tests.support.alumia import client_of, colleague, kept, new_project
@@ -36,7 +37,7 @@ from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
 from tests.support.house import new_caller, only, open_house, serve, until_blocked
-from tests.support.statebase import remember
+from tests.support.statebase import open_session, remember
 from tests.support.traces import dump, leave_traces, rows_by_table, shows
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +90,7 @@ async def test_S85_no_byte_of_an_erased_user_is_left_and_nothing_of_others_is_to
     grace = await colleague(house, ada)
     await leave_traces(house, server, ada, OTHER)
     await leave_traces(house, server, grace, MARK)
+    chat, session = await a_talk(house, server, ada, grace)
     before = await rows_by_table(house, ada.workspace_id, MARK)
     others = await rows_by_table(house, ada.workspace_id, OTHER)
     told = {
@@ -124,6 +126,36 @@ async def test_S85_no_byte_of_an_erased_user_is_left_and_nothing_of_others_is_to
     assert str(grace.user_id) not in json.dumps(erased.receipt)
     with pytest.raises(NotFound):
         await target_user(house, str(grace.user_id))
+    async with client_of(house, server, ada) as http:
+        http.headers["X-API-Key"] = http.headers["Authorization"].split()[1]
+        said = (await http.get(f"/api/chats/{chat}/messages")).json()["_embedded"]["inf:message"]
+        turns = (await http.get(f"/v1/sessions/{session}/turns")).json()["data"]
+    assert [each["content"] for each in said] == [f"{OTHER} begins"]
+    assert len(turns) == 1
+
+
+async def a_talk(engine: Engine, server: Server, ada: Caller, grace: Caller) -> tuple[str, str]:
+    """A chat and a session of Ada's, in which both say something."""
+    async with (
+        client_of(engine, server, ada) as hers,
+        client_of(engine, server, grace) as others,
+    ):
+        for http in (hers, others):
+            http.headers["X-API-Key"] = http.headers["Authorization"].split()[1]
+        begun = {"name": OTHER, "messages": [{"content": f"{OTHER} begins"}]}
+        chat = (await hers.post("/api/chats", json=begun)).json()["id"]
+        session = (await open_session(hers))["id"]
+        turn = {"input": OTHER, "output": OTHER}
+        assert (await hers.post(f"/v1/sessions/{session}/turns", json=turn)).is_success
+        told = await others.post(
+            f"/api/chats/{chat}/messages", json={"messages": [{"content": f"{MARK} answers"}]}
+        )
+        message = told.json()["messages"][0]["id"]
+        file = {"filename": f"{MARK}.txt", "data": ""}
+        assert (await others.post(f"/api/messages/{message}/files", json=file)).is_success
+        turn = {"input": MARK, "output": MARK}
+        assert (await others.post(f"/v1/sessions/{session}/turns", json=turn)).is_success
+    return chat, session
 
 
 async def test_S85_no_byte_of_an_erased_thread_is_left(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import LiteralString
 
 import pytest
 
@@ -23,6 +24,7 @@ from recollect.engine.messages import (
     get_message,
     list_messages,
 )
+from recollect.engine.segments import MakeMemory, make_memory
 from recollect.engine.threads import OpenThread, close_thread, get_thread, open_thread
 from recollect.errors import Denied, Invalid, NotFound, TooLarge
 from recollect.models.registry import Embedders
@@ -379,3 +381,31 @@ async def test_S23_each_act_needs_its_right(engine: Engine, caller: Caller, chat
         )
         with pytest.raises(Denied):
             await act(lacking)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_told"),
+    [
+        ("scope = 'workspace'", True),
+        ("scope = 'thread'", True),
+        ("scope = 'thread', thread_id = gen_random_uuid()", False),
+        ("scope = 'global'", False),
+        ("scope = 'agent'", False),
+        ("scope = 'project', project_id = gen_random_uuid()", False),
+        ("deleted_at = now()", False),
+        ("expires_at = now() - interval '1 second'", False),
+    ],
+)
+async def test_a_message_tells_of_its_memory_whom_it_shows_that_to(
+    engine: Engine, caller: Caller, chat: Thread, change: LiteralString, is_told: bool
+) -> None:
+    said = await say(engine, caller, chat, "The plan is to ship", "On Friday")
+    ask = MakeMemory([Ref(id=said[0].id)], summary="They ship")
+    made = await make_memory(engine, caller, Ref(id=chat.id), ask)
+    statement = f"UPDATE memory SET {change} WHERE workspace_id = %s AND id = %s"
+    async with engine.pool.writing(caller.workspace_id) as db:
+        await db.execute(statement, [caller.workspace_id, made.memory.id])
+
+    told = [each.memory_code for each in (await listed(engine, caller, chat)).messages]
+
+    assert told == [made.memory.code if is_told else None, None]

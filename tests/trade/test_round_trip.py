@@ -27,9 +27,11 @@ from recollect.worker import Worker
 from tests.rules.test_sql_names_its_workspace import data_tables
 from tests.support.alumia import client_of, colleague, kept, new_agent, new_project, session
 from tests.support.clock import Clock
+from tests.support.dashboard import browse
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
 from tests.support.house import new_caller, only, open_house, serve
+from tests.support.routes import door_named, routes_of
 from tests.support.statebase import open_session, remember
 from tests.support.tools import OverHttp, rows
 from tests.support.trade import MADE, TABLES, Object, bring_in, export, lines_of, rows_of
@@ -178,6 +180,51 @@ async def answers(engine: Engine, caller: Caller, project: str, agent: str) -> d
     return found
 
 
+# What the page tells of the house and not of what is remembered in it.
+OF_THE_HOUSE = (
+    "/chat/api/me",
+    "/chat/api/jobs",
+    "/chat/api/settings",
+    "/chat/api/keys",
+    "/chat/api/members",
+    "/chat/api/workspaces/{workspace_id}/usage",
+    "/chat/api/workspaces/{workspace_id}/pending",
+)
+
+
+async def on_the_page(engine: Engine, caller: Caller) -> dict[str, Any]:
+    """What the dashboard shows a user, on each of its routes that read."""
+    server = serve(engine)
+    found: dict[str, Any] = {}
+    async with await browse(server, engine, caller) as http:
+        place = f"/chat/api/workspaces/ws_{caller.workspace_id}"
+
+        async def ids(path: str) -> list[str]:
+            return [each["id"] for each in (await http.get(path)).json()["items"]]
+
+        things = {
+            "{chat_id}": await ids("/chat/api/chats"),
+            "{memory_id}": await ids(f"{place}/memories"),
+            "{document_id}": await ids(f"{place}/documents"),
+        }
+        for route in routes_of(door_named(server, "dashboard")):
+            if route.method != "GET" or not route.path.startswith("/chat/api/"):
+                continue
+            if route.path in OF_THE_HOUSE:
+                continue
+            paths = [route.path.replace("{workspace_id}", f"ws_{caller.workspace_id}")]
+            for name, many in things.items():
+                if name in route.path:
+                    assert many, name
+                    paths = [path.replace(name, each) for path in paths for each in many]
+            for path in paths:
+                answer = await http.get(path, params={"q": "coffee"})
+                shown = path.replace(str(caller.workspace_id), "")
+                text = answer.text.replace(str(caller.workspace_id), "")
+                found[f"GET {shown}"] = (answer.status_code, text)
+    return found
+
+
 def _seen(answer: httpx2.Response) -> Any:
     """The answer, without what names the house it came from."""
     if "json" not in answer.headers.get("content-type", ""):
@@ -211,9 +258,11 @@ async def test_an_export_taken_in_by_an_empty_house_gives_equal_answers_through_
         at_home = await answers(engine, user, project, agent)
         moved = replace(there, user_id=user.user_id)
         abroad = await answers(elsewhere, moved, project, agent)
+        at_home |= await on_the_page(engine, user)
+        abroad |= await on_the_page(elsewhere, moved)
         assert {name for name, (status, _) in _answered(at_home) if status >= 300} == set()
         assert abroad == at_home
-        assert len(at_home) > 30
+        assert len(at_home) > 60
 
 
 async def indexed(engine: Engine, caller: Caller) -> list[Any]:

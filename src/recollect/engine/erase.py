@@ -62,7 +62,7 @@ class Target:
     text: str | None = None
     # Only this user's memories of the key.
     owner_id: UserId | None = None
-    # Threads and memories by id.
+    # Threads, memories, messages, turns and documents by id.
     named_ids: Sequence[UUID] = ()
 
 
@@ -428,7 +428,7 @@ async def targets_of(engine: Engine, receipt: Mapping[str, Any]) -> list[Target]
                 for workspace_id, each in await erasure.places(db, kind, salt, list(digests))
             ]
         named: dict[WorkspaceId, list[UUID]] = {}
-        for table in ("thread", "memory"):
+        for table in ("thread", "memory", "message", "turn", "document"):
             for workspace_id, each in await erasure.places(db, table, salt, list(digests)):
                 named.setdefault(workspace_id, []).append(each)
     found += [

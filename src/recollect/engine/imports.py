@@ -403,7 +403,9 @@ class _Intake:
         }
         if "code" in here and self._target.new_ids:
             here["code"] = code_of(here["id"])
-        if here.get("user_id") or ("user_id" in here and self._target.by):
+        if kind in {"message", "turn"}:
+            here["user_id"] = self._poster(here["user_id"])
+        elif here.get("user_id") or ("user_id" in here and self._target.by):
             here["user_id"] = str(self._user(here["user_id"]))
         if "label" in here and self._target.by:
             here["label"] = None  # whether it is taken is not theirs to know
@@ -432,6 +434,11 @@ class _Intake:
         if user_id is None:
             raise Broken("`user_id` is nobody that a line before it brings")
         return user_id
+
+    def _poster(self, old: str | None) -> str | None:
+        """Who said it, as far as the file tells; what was said is kept all the same."""
+        found = self._target.owner or self._users.get(old or "")
+        return str(found) if found else None
 
     def _circle(self, old: str) -> str:
         found = self._circles.get(old)

@@ -100,7 +100,7 @@ async def append_within(
     known = await messages.by_client_id(db, caller, held.id, client_ids)
     made = _made(held, [each for each in new if each.client_id not in known], engine.now())
     if made:
-        await messages.insert(db, caller.workspace_id, held.id, made, engine.now())
+        await messages.insert(db, caller, held.id, made, engine.now())
         await _note(engine, db, caller, held, "message.created", [each.code for each in made])
         await jobs.enqueue(db, caller.workspace_id, [NewJob(SEGMENT)], engine.now())
         for each in made:

@@ -260,6 +260,7 @@ KINDS: Mapping[str, Mapping[str, Field]] = {
         "reasoning": _may(_text()),
         "metadata": _may(_object, default={}),
         "created_at": _need(_time),
+        "user_id": _may(_id),
     },
     "message": {
         "id": _need(_id),
@@ -274,6 +275,7 @@ KINDS: Mapping[str, Mapping[str, Field]] = {
         "metadata": _may(_object, default={}),
         "created_at": _need(_time),
         "edited_at": _may(_time),
+        "user_id": _may(_id),
     },
     "file": {
         "id": _need(_id),

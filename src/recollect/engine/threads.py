@@ -235,6 +235,7 @@ async def add_turn(engine: Engine, caller: Caller, ref: Ref, ask: AddTurn) -> tu
             answered=ask.answered,
             reasoning=ask.reasoning,
             metadata=ask.metadata,
+            user_id=caller.user_id,
             at=engine.now(),
         )
         await _note(engine, db, caller, "turn.created", thread, {"turn": turn.code})

@@ -29,7 +29,7 @@ class Span:
     key: str | None = None
     # Only that user's memories of the key.
     owner_id: UserId | None = None
-    # Threads and memories by id.
+    # Threads, memories, messages, turns and documents by id.
     named_ids: Sequence[UUID] = ()
     project_id: ProjectId | None = None
     agent_id: AgentId | None = None
@@ -123,10 +123,13 @@ _THREADS = """
 _MESSAGES = """
     SELECT s.id FROM message s
     WHERE s.workspace_id = %(workspace_id)s
-        AND (s.thread_id = ANY(%(thread_ids)s) OR s.author = %(subject)s)
+        AND (s.thread_id = ANY(%(thread_ids)s) OR s.author = %(subject)s
+             OR s.user_id = %(user_id)s OR s.id = ANY(%(named_ids)s))
 """
 _TURNS = """
-    SELECT id FROM turn WHERE workspace_id = %(workspace_id)s AND thread_id = ANY(%(thread_ids)s)
+    SELECT id FROM turn
+    WHERE workspace_id = %(workspace_id)s
+        AND (thread_id = ANY(%(thread_ids)s) OR user_id = %(user_id)s OR id = ANY(%(named_ids)s))
 """
 # Whoever keeps a candidate holds it meanwhile: once it is deleted, all that came of it is seen.
 _CANDIDATES = """
@@ -168,7 +171,7 @@ _MEMORIES = """
 _DOCUMENTS = """
     SELECT d.id FROM document d
     WHERE d.workspace_id = %(workspace_id)s
-        AND (d.user_id = %(user_id)s OR d.project_id = %(project_id)s
+        AND (d.user_id = %(user_id)s OR d.project_id = %(project_id)s OR d.id = ANY(%(named_ids)s)
              OR (d.thread_id = ANY(%(thread_ids)s) AND (%(is_whole)s OR d.kind = 'artifact')))
     FOR UPDATE
 """
@@ -382,7 +385,7 @@ _ERASE_MESSAGES = """
     WHERE workspace_id = %(workspace_id)s AND id = ANY(%(message_ids)s)
 """
 _ERASE_TURNS = """
-    DELETE FROM turn WHERE workspace_id = %(workspace_id)s AND thread_id = ANY(%(thread_ids)s)
+    DELETE FROM turn WHERE workspace_id = %(workspace_id)s AND id = ANY(%(target_ids)s)
 """
 _STATES = """
     DELETE FROM thread_state

@@ -30,10 +30,10 @@ THREAD = """
     user_id, project_id, agent_id, created_at, updated_at, expires_at
 """
 STATE = "thread_id, version, state, reasoning, created_at"
-TURN = "id, code, thread_id, number, input, output, reasoning, metadata, created_at"
+TURN = "id, code, thread_id, number, input, output, reasoning, metadata, created_at, user_id"
 MESSAGE = """
     id, code, thread_id, position, client_id, role, author, content, parts, metadata, created_at,
-    edited_at
+    edited_at, user_id
 """
 FILE = "id, code, message_id, filename, media_type, size, digest, created_at"
 MEMORY = """
@@ -111,13 +111,18 @@ _STATES = f"""
     WHERE workspace_id = %(workspace_id)s AND thread_id IN ({_OPEN_THREADS})
     ORDER BY thread_id, version
 """
+# Who said it is told to the operator, and of oneself.
+_SAID_BY = "CASE WHEN %(sees_all)s OR user_id = %(user_id)s THEN user_id END AS user_id"
 _TURNS = f"""
-    SELECT {TURN} FROM turn
+    SELECT id, code, thread_id, number, input, output, reasoning, metadata, created_at, {_SAID_BY}
+    FROM turn
     WHERE workspace_id = %(workspace_id)s AND thread_id IN ({_OPEN_THREADS})
     ORDER BY thread_id, number
 """
 _MESSAGES = f"""
-    SELECT {MESSAGE} FROM message
+    SELECT id, code, thread_id, position, client_id, role, author, content, parts, metadata,
+        created_at, edited_at, {_SAID_BY}
+    FROM message
     WHERE workspace_id = %(workspace_id)s AND thread_id IN ({_OPEN_THREADS})
     ORDER BY thread_id, created_at, position
 """
@@ -230,6 +235,14 @@ _USERS = f"""
         SELECT t.user_id FROM thread t WHERE {_CHOSEN_THREAD}
         UNION
         SELECT d.user_id FROM document d WHERE {_CHOSEN_DOCUMENT}
+        UNION
+        SELECT said.user_id FROM message said
+        WHERE said.workspace_id = %(workspace_id)s AND %(sees_all)s
+            AND said.thread_id IN ({_OPEN_THREADS})
+        UNION
+        SELECT turn.user_id FROM turn
+        WHERE turn.workspace_id = %(workspace_id)s AND %(sees_all)s
+            AND turn.thread_id IN ({_OPEN_THREADS})
         UNION
         SELECT i.user_id FROM insight i
         WHERE i.workspace_id = %(workspace_id)s AND (%(is_whole)s OR i.user_id = %(of_user)s)

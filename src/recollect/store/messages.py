@@ -147,10 +147,10 @@ async def locate(db: Db, caller: Caller, ref: Ref, now: datetime) -> Located | N
 _INSERT = """
     INSERT INTO message (
         workspace_id, id, code, thread_id, position, client_id, role, author, content, parts,
-        metadata, created_at
+        metadata, created_at, user_id
     ) VALUES (
         %(workspace_id)s, %(id)s, %(code)s, %(thread_id)s, %(position)s, %(client_id)s, %(role)s,
-        %(author)s, %(content)s, %(parts)s, %(metadata)s, %(created_at)s
+        %(author)s, %(content)s, %(parts)s, %(metadata)s, %(created_at)s, %(user_id)s
     )
 """
 _ADVANCE = """
@@ -165,11 +165,13 @@ _FIELDS = [each.name for each in fields(Message)]
 
 
 async def insert(
-    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, new: Sequence[Message], now: datetime
+    db: Db, caller: Caller, thread_id: ThreadId, new: Sequence[Message], now: datetime
 ) -> None:
-    """Store messages of a thread that is held, whose positions follow its last one."""
+    """Store the caller's messages of a thread that is held; their positions follow its last one."""
+    workspace_id = caller.workspace_id
+    said = [_parameters(workspace_id, each) | {"user_id": caller.user_id} for each in new]
     async with db.cursor() as cursor:
-        await cursor.executemany(_INSERT, [_parameters(workspace_id, each) for each in new])
+        await cursor.executemany(_INSERT, said)
     values = {"workspace_id": workspace_id, "thread_id": thread_id, "count": len(new), "now": now}
     await db.execute(_ADVANCE, values)
 

@@ -9,7 +9,17 @@ from uuid import UUID
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from recollect.domain import Caller, Json, Ref, StateVersion, Thread, ThreadId, Turn, WorkspaceId
+from recollect.domain import (
+    Caller,
+    Json,
+    Ref,
+    StateVersion,
+    Thread,
+    ThreadId,
+    Turn,
+    UserId,
+    WorkspaceId,
+)
 from recollect.store.pool import Db
 from recollect.store.visible import THREAD_IN_SIGHT, VISIBLE, in_sight_of, visible_to
 
@@ -393,10 +403,11 @@ _COUNT_TURN = """
 """
 _ADD_TURN = """
     INSERT INTO turn (
-        workspace_id, thread_id, number, id, code, input, output, reasoning, metadata, created_at
+        workspace_id, thread_id, number, id, code, input, output, reasoning, metadata, created_at,
+        user_id
     ) VALUES (
         %(workspace_id)s, %(thread_id)s, %(number)s, %(id)s, %(code)s, %(input)s, %(output)s,
-        %(reasoning)s, %(metadata)s, %(at)s
+        %(reasoning)s, %(metadata)s, %(at)s, %(user_id)s
     )
 """
 
@@ -412,9 +423,10 @@ async def add_turn(
     answered: Json,
     reasoning: str | None,
     metadata: Json,
+    user_id: UserId,
     at: datetime,
 ) -> Turn:
-    """Append a turn under the next number."""
+    """Append a user's turn under the next number."""
     values: dict[str, Any] = {"workspace_id": workspace_id, "thread_id": thread_id, "at": at}
     row = await (await db.execute(_COUNT_TURN, values)).fetchone()
     assert row
@@ -426,6 +438,7 @@ async def add_turn(
         "output": Jsonb(dict(answered)),
         "reasoning": reasoning,
         "metadata": Jsonb(dict(metadata)),
+        "user_id": user_id,
     }
     await db.execute(_ADD_TURN, values)
     return Turn(turn_id, code, thread_id, row[0], given, answered, reasoning, metadata, at)
