@@ -76,7 +76,7 @@ def test_where_nothing_is_yet_nothing_is_made(desk: Path) -> None:
     assert list(desk.iterdir()) == []
 
 
-def test_a_superuser_as_runtime_role_fails(databases: TestDatabases) -> None:
+def test_S101_a_superuser_as_runtime_role_fails(databases: TestDatabases) -> None:
     url = databases.clone().replace("//recollect@", "//postgres@")
 
     role = found(Settings(database_url=url))["role"]
@@ -87,7 +87,7 @@ def test_a_superuser_as_runtime_role_fails(databases: TestDatabases) -> None:
     )
 
 
-def test_row_security_that_is_off_fails(databases: TestDatabases) -> None:
+def test_S101_row_security_that_is_off_fails(databases: TestDatabases) -> None:
     url = databases.clone()
     run(url, "ALTER TABLE memory DISABLE ROW LEVEL SECURITY")
     run(url, "ALTER TABLE thread NO FORCE ROW LEVEL SECURITY")
@@ -168,7 +168,7 @@ def test_an_embedder_that_does_not_answer_fails(databases: TestDatabases) -> Non
     assert report["workspaces"].state == "ok"
 
 
-def test_an_address_beyond_this_machine_warns(databases: TestDatabases) -> None:
+def test_S101_an_address_beyond_this_machine_warns(databases: TestDatabases) -> None:
     address = found(Settings(database_url=databases.clone(), host="0.0.0.0"))["address"]
 
     assert address.state == "warn"

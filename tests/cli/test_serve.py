@@ -22,7 +22,7 @@ def first() -> Iterator[Running]:
         yield running
 
 
-def test_the_first_run_says_once_where_it_is_and_how_to_get_in(first: Running) -> None:
+def test_S06_the_first_run_says_once_where_it_is_and_how_to_get_in(first: Running) -> None:
     said = first.output
 
     assert f"Recollect is ready at {first.url}\n" in said

@@ -72,7 +72,7 @@ def test_the_files_say_nothing_of_the_machine_they_were_written_on() -> None:
     assert told == []
 
 
-def test_packages_come_from_the_public_index_alone() -> None:
+def test_S100_packages_come_from_the_public_index_alone() -> None:
     lock = (PROJECT / "uv.lock").read_text("utf-8")
     hosts = set(re.findall(r"https?://([^/\"]+)", lock))
 

@@ -101,7 +101,7 @@ async def test_N01_S27_a_key_in_the_address_is_refused_and_never_logged(
     assert visitor.key not in written.out + written.err + alone.text + beside.text
 
 
-async def test_a_revoked_key_is_refused_by_every_process_at_once(
+async def test_S24_a_revoked_key_is_refused_by_every_process_at_once(
     visitor: Visitor, engine: Engine
 ) -> None:
     new = await create_key(engine, workspace=str(visitor.caller.workspace_id))
@@ -151,7 +151,7 @@ async def test_a_server_that_cannot_open_a_door_says_so_instead_of_waiting(engin
             pass
 
 
-async def test_a_revocation_nobody_heard_of_holds_after_a_minute(
+async def test_S24_a_revocation_nobody_heard_of_holds_after_a_minute(
     visitor: Visitor, engine: Engine, clock: Clock
 ) -> None:
     new = await create_key(engine, workspace=str(visitor.caller.workspace_id))
@@ -164,7 +164,7 @@ async def test_a_revocation_nobody_heard_of_holds_after_a_minute(
         assert complaint(await http.get("/v1/memory")) == REFUSED
 
 
-async def test_a_key_ends_at_its_expiry_though_it_was_believed_just_now(
+async def test_S24_a_key_ends_at_its_expiry_though_it_was_believed_just_now(
     visitor: Visitor, engine: Engine, clock: Clock
 ) -> None:
     expires_at = clock.at + timedelta(seconds=10)
@@ -179,7 +179,7 @@ async def test_a_key_ends_at_its_expiry_though_it_was_believed_just_now(
 
 
 @pytest.mark.parametrize("prefix", ["xero_", "sb_", "alm_"])
-async def test_a_key_of_another_products_spelling_is_found_by_its_digest(
+async def test_S20_a_key_of_another_products_spelling_is_found_by_its_digest(
     visitor: Visitor, engine: Engine, prefix: str
 ) -> None:
     text = prefix + uuid4().hex
@@ -230,7 +230,7 @@ async def test_a_key_is_nowhere_in_the_database_and_in_no_answer(
     assert hashlib.sha256(visitor.key.encode()).hexdigest() in row
 
 
-async def test_a_key_is_compared_in_constant_time(
+async def test_S22_a_key_is_compared_in_constant_time(
     visitor: Visitor, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[tuple[bytes, bytes]] = []
@@ -246,7 +246,7 @@ async def test_a_key_is_compared_in_constant_time(
     assert compared == [(digest, digest)]
 
 
-async def test_the_last_use_of_a_key_is_written_once_a_minute(
+async def test_S26_the_last_use_of_a_key_is_written_once_a_minute(
     visitor: Visitor, engine: Engine, clock: Clock
 ) -> None:
     async def last_use() -> Any:
@@ -420,7 +420,7 @@ async def test_N04_every_answer_says_what_is_left(visitor: Visitor, engine: Engi
     ]
 
 
-async def test_R227_too_many_requests_are_refused_until_the_window_has_passed(
+async def test_R227_S50_too_many_requests_are_refused_until_the_window_has_passed(
     visitor: Visitor, engine: Engine, clock: Clock
 ) -> None:
     server = serve(engine, rate_per_minute=60, rate_burst=2)
@@ -501,3 +501,29 @@ async def test_every_answer_carries_the_headers_of_the_house(visitor: Visitor) -
     made = {answer.headers["x-request-id"] for answer in answers[1:]}
     assert len(made) == 3
     assert all(len(each) == 32 and each.isalnum() for each in made)
+
+
+async def test_S33_no_page_of_another_origin_may_read_any_door(
+    visitor: Visitor, server: Server
+) -> None:
+    asked = {
+        "origin": "https://evil.example",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "x-api-key,content-type",
+    }
+    paths = [prefix for door in server.doors for prefix in door.prefixes]
+
+    answers = [
+        await visitor.http.request(method, path, headers=asked)
+        for path in paths
+        for method in ("OPTIONS", "GET")
+    ]
+
+    told = {
+        name
+        for answer in answers
+        for name in answer.headers
+        if name.startswith("access-control-allow")
+    }
+    assert told == set()
+    assert len(paths) >= len(server.doors)

@@ -101,7 +101,7 @@ async def everything(http: httpx2.AsyncClient) -> list[Any]:
         ("POST", "/v1/sessions/{session}/fork"),
     ],
 )
-async def test_a_body_that_cannot_be_kept_is_refused_and_changes_nothing(
+async def test_S61_a_body_that_cannot_be_kept_is_refused_and_changes_nothing(
     visitor: Visitor, method: str, path: str
 ) -> None:
     session = await open_session(visitor.http)
@@ -243,7 +243,7 @@ async def test_strangers_have_no_body_read(server: Server) -> None:
     assert pour.taken == 0
 
 
-async def test_a_body_that_never_ends_is_cut_off(
+async def test_S60_S61_a_body_that_never_ends_is_cut_off(
     visitor: Visitor, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(front, "_BODY_SECONDS", 0.01)
@@ -314,7 +314,7 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_nul_in_the_address_is_refused(visitor: Visitor) -> None:
+async def test_S61_a_nul_in_the_address_is_refused(visitor: Visitor) -> None:
     addresses = [
         "/v1/memory/mem_%00aaaaaaaaaaa",
         "/v1/memory/%00",
@@ -352,7 +352,7 @@ async def test_broken_utf_8_in_the_address_finds_nothing_and_breaks_nothing(
     assert complaint(one) == (404, "memory_not_found", None)
 
 
-async def test_an_address_that_is_too_long_is_refused(visitor: Visitor) -> None:
+async def test_S61_an_address_that_is_too_long_is_refused(visitor: Visitor) -> None:
     address = "/v1/memory/" + "é" * 5_000
 
     answers = [
@@ -503,7 +503,7 @@ async def test_an_odd_workspace_of_texts_can_be_searched(visitor: Visitor) -> No
     assert [len(answer.json()["data"]) for answer in answers] == [4] * len(answers)
 
 
-async def test_errors_say_nothing_of_what_was_sent(visitor: Visitor) -> None:
+async def test_S82_errors_say_nothing_of_what_was_sent(visitor: Visitor) -> None:
     secret = "hunter2"
 
     answers = [
@@ -530,7 +530,7 @@ async def test_errors_say_nothing_of_what_was_sent(visitor: Visitor) -> None:
     assert secret not in told
 
 
-async def test_a_bug_is_answered_without_saying_what_it_is(
+async def test_S82_a_bug_is_answered_without_saying_what_it_is(
     visitor: Visitor,
     engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
@@ -553,7 +553,7 @@ async def test_a_bug_is_answered_without_saying_what_it_is(
     assert await listed(visitor.http) == []
 
 
-async def test_logs_hold_no_text_no_query_and_no_key(
+async def test_S81_logs_hold_no_text_no_query_and_no_key(
     visitor: Visitor, engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     secret = "hunter2"

@@ -155,7 +155,7 @@ async def test_S43_a_bare_update_or_delete_leaves_other_workspaces_alone(
 
 
 @pytest.mark.parametrize("change", ["UPDATE event SET reason = 'none'", "DELETE FROM event"])
-async def test_the_audit_is_append_only_even_in_its_own_workspace(
+async def test_S83_the_audit_is_append_only_even_in_its_own_workspace(
     engine: Engine, ours: WorkspaceId, change: LiteralString
 ) -> None:
     with pytest.raises(InsufficientPrivilege, match="append-only"):
@@ -224,3 +224,17 @@ async def test_a_reading_transaction_can_change_nothing(engine: Engine, ours: Wo
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         async with engine.pool.reading(ours) as db:
             await db.execute("DELETE FROM memory")
+
+
+async def test_S46_no_function_of_ours_runs_with_anothers_rights(engine: Engine) -> None:
+    """What passes by the lock would have to be a function: there is none, and none may come."""
+    async with engine.pool.everywhere() as db:
+        cursor = await db.execute(
+            """
+            SELECT p.proname FROM pg_proc p
+            WHERE p.pronamespace = 'public'::regnamespace AND p.prosecdef
+                AND NOT EXISTS (
+                    SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
+            """
+        )
+        assert await cursor.fetchall() == []

@@ -121,7 +121,7 @@ def test_a_path_too_long_for_a_socket_gets_a_short_private_one(
     assert short.stat().st_uid == (long / "postgres").stat().st_uid
 
 
-def test_nobody_else_can_look_in(base: Path, holding: ExitStack) -> None:
+def test_S102_nobody_else_can_look_in(base: Path, holding: ExitStack) -> None:
     data_dir = base / "data"
 
     holding.enter_context(attach(data_dir, exclusive=True))
@@ -139,7 +139,7 @@ def test_nobody_else_can_look_in(base: Path, holding: ExitStack) -> None:
 
 
 @on_linux
-def test_nothing_listens_on_a_port(data_dir: Path, holding: ExitStack) -> None:
+def test_S102_nothing_listens_on_a_port(data_dir: Path, holding: ExitStack) -> None:
     holding.enter_context(attach(data_dir))
 
     links = [str(each.readlink()) for each in Path(f"/proc/{server_pid(data_dir)}/fd").iterdir()]

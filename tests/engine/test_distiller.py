@@ -147,7 +147,7 @@ def test_the_same_is_said_once() -> None:
     assert len(distilled("I like tea. I like tea! I like tea.", SAID_AT)) == 1
 
 
-def test_a_candidate_must_quote_what_was_said() -> None:
+def test_S73_a_candidate_must_quote_what_was_said() -> None:
     answer = (
         'Sure! ```json\n[{"content": "The user likes tea.", "quote": "I like tea"}, '
         '{"content": "The user is rich.", "quote": "I am rich"}]\n```'
@@ -187,7 +187,7 @@ def test_whatever_a_model_answers_is_survived(answer: str, count: int | None) ->
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
     ],
 )
-def test_secrets_are_blotted_out(secret: str) -> None:
+def test_S80_secrets_are_blotted_out(secret: str) -> None:
     assert secret not in redacted(f"Use {secret} for it.")
 
 
@@ -213,7 +213,7 @@ def test_a_secret_is_known_by_what_introduces_it() -> None:
         "I keep a secret: nobody knows.",
     ],
 )
-def test_what_is_no_secret_stays(harmless: str) -> None:
+def test_S80_what_is_no_secret_stays(harmless: str) -> None:
     assert redacted(harmless) == harmless
 
 

@@ -397,7 +397,7 @@ async def test_S23_each_act_needs_its_right(engine: Engine, caller: Caller, chat
     ],
 )
 async def test_a_message_tells_of_its_memory_whom_it_shows_that_to(
-    engine: Engine, caller: Caller, chat: Thread, change: LiteralString, is_told: bool
+    engine: Engine, caller: Caller, chat: Thread, change: LiteralString, *, is_told: bool
 ) -> None:
     said = await say(engine, caller, chat, "The plan is to ship", "On Friday")
     ask = MakeMemory([Ref(id=said[0].id)], summary="They ship")

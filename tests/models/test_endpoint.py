@@ -96,7 +96,7 @@ async def test_a_passing_failure_is_tried_again(
 
 
 @pytest.mark.parametrize("status", [307, 400, 401, 403, 404])
-async def test_a_lasting_failure_is_not(
+async def test_S64_a_lasting_failure_is_not(
     embedder: EndpointEmbedder, stub: Stub, status: int
 ) -> None:
     stub.replies = [Reply(status, headers={"Location": "/elsewhere"})]
@@ -205,7 +205,7 @@ async def test_a_refused_connection_is_unavailable(refused_url: str) -> None:
     await embedder.aclose()
 
 
-async def test_no_error_tells_address_key_or_answer(
+async def test_S82_no_error_tells_address_key_or_answer(
     embedder: EndpointEmbedder, stub: Stub, refused_url: str
 ) -> None:
     stub.replies = [Reply(401, body=f"bad key {KEY} for {stub.url}".encode())]

@@ -86,7 +86,7 @@ async def test_usage_is_shown_to_whoever_asked_for_it(routed: Routed) -> None:
     assert all("usage" not in each for each in shown[:-2])
 
 
-async def test_our_headers_and_theirs_stay_apart(routed: Routed) -> None:
+async def test_S65_our_headers_and_theirs_stay_apart(routed: Routed) -> None:
     await routed.chat(
         "Hi",
         headers={

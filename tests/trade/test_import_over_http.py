@@ -1,0 +1,278 @@
+"""`POST /api/v1/import`: what a user brings becomes theirs, and touches nothing that is not."""
+
+import io
+import json
+import zipfile
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx2
+import pytest
+
+from recollect.domain import Caller, Right
+from recollect.engine.core import Engine
+from recollect.engine.keys import create_key
+from recollect.server import Server
+from recollect.worker import Worker
+from tests.support.alumia import client_of, colleague, complaint, kept, new_project, session, values
+from tests.support.clock import Clock
+from tests.support.database import TestDatabases
+from tests.support.embedder import StubEmbedder
+from tests.support.house import new_caller, only, open_house, serve, visit
+from tests.support.tools import rows
+
+pytestmark = pytest.mark.anyio
+
+Http = httpx2.AsyncClient
+AT = "2026-01-01T00:00:00+00:00"
+
+
+@pytest.fixture
+async def elsewhere(
+    databases: TestDatabases, embedder: StubEmbedder, clock: Clock
+) -> AsyncGenerator[Engine]:
+    """Another house, with nobody in it."""
+    async with open_house(databases.clone(), only(embedder), clock) as house:
+        yield house
+
+
+async def bring(
+    http: Http, data: bytes, name: str = "export.zip", **parameters: Any
+) -> httpx2.Response:
+    return await http.post(
+        "/api/v1/import", params=parameters, files={"file": (name, data, "application/zip")}
+    )
+
+
+def lines_of(*lines: dict[str, Any]) -> bytes:
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line["type"]] = counts.get(line["type"], 0) + 1
+    told = [{"type": "recollect", "format": 1}, *lines, {"type": "end", "lines": counts}]
+    return "\n".join(map(json.dumps, told)).encode()
+
+
+def a_memory(number: int, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "memory",
+        "id": f"00000000-0000-4000-8000-{number:012}",
+        "code": f"{number:024}",
+        "user_id": "00000000-0000-4000-8000-000000000000",
+        "content": f"memory {number}",
+        "importance": 0.5,
+        "importance_base": 0.5,
+        "lifecycle": "permanent",
+        "scope": "global",
+        "origin": "user",
+        "created_at": AT,
+        "updated_at": AT,
+        **more,
+    }
+
+
+async def test_an_own_export_comes_in_elsewhere_once_and_after_a_dry_run(
+    engine: Engine, caller: Caller, server: Server, elsewhere: Engine
+) -> None:
+    async with client_of(engine, server, caller) as http:
+        memory = await kept(http, "Coffee at nine", key="coffee", tags=["drink"])
+        path = f"/api/v1/memories/{memory['id']}"
+        await http.post(f"{path}/assets", files={"file": ("a.txt", b"beans" * 9_000)})
+        await http.post(f"{path}/sources", json={"kind": "session", "id": await session(http)})
+        await http.post("/api/v1/learning", json={"category": "role", "insight": "likes short"})
+        export = (await http.get("/api/v1/export")).content
+    there = await new_caller(elsewhere)
+    async with client_of(elsewhere, serve(elsewhere), there) as http:
+        dry = (await bring(http, export, dryRun=True)).json()["data"]
+        assert await values(http) == []
+        first = (await bring(http, export)).json()["data"]
+        again = (await bring(http, export)).json()["data"]
+
+        assert {**dry, "dryRun": False} == first
+        assert first["refused"] == {}
+        assert first["kept"]["memory"] == first["kept"]["asset"] == first["kept"]["insight"] == 1
+        assert (again["kept"], again["known"]) == ({}, {**first["known"], **first["kept"]})
+        assert await values(http) == ["Coffee at nine"]
+        [found] = (await http.get("/api/v1/memories")).json()["data"]["items"]
+        assert (found["key"], found["tags"], found["userId"]) == (
+            "coffee",
+            ["drink"],
+            str(there.user_id),
+        )
+        path = f"/api/v1/memories/{found['id']}"
+        [asset] = (await http.get(f"{path}/assets")).json()["data"]["items"]
+        bytes_of = await http.get(f"{path}/assets/{asset['id']}")
+        assert bytes_of.content == b"beans" * 9_000
+        assert len((await http.get("/api/v1/learning")).json()["data"]["items"]) == 1
+        await Worker(elsewhere, slots=2).run_until_empty()
+        recalled = await http.post("/api/v1/memories/recall", json={"query": "Coffee at nine"})
+        assert [each["key"] for each in recalled.json()["data"]["items"]] == ["coffee"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_S41_S47_a_file_that_names_what_is_anothers_reaches_none_of_it(
+    engine: Engine, server: Server, caller: Caller, *, is_there: bool
+) -> None:
+    """Whether what it names exists makes no difference, to anybody."""
+    victim = await colleague(engine, caller)
+    project = await new_project(engine, victim)
+    async with client_of(engine, server, victim) as theirs:
+        memory = (await kept(theirs, "A secret"))["id"]
+        thread = await session(theirs)
+        inside = await kept(theirs, "Inside", scope="project", projectId=project)
+    [(name,)] = await rows(engine, "SELECT name FROM project WHERE id = %s", project)
+    before = await everything(engine, victim)
+    nobody = "00000000-0000-4000-8000-00000000000f"
+    memory, thread, name = (memory, thread, name) if is_there else (nobody, nobody, "nothing")
+    own = a_memory(1)
+    lines = lines_of(
+        {"type": "workspace_member", "user_id": str(victim.user_id), "created_at": AT},
+        {"type": "project", "id": project, "name": name, "created_at": AT},
+        {"type": "project_member", "project_id": project}
+        | {"user_id": str(caller.user_id), "created_at": AT},
+        {"type": "state", "thread_id": thread, "version": 7, "state": {}, "created_at": AT},
+        {"type": "turn", "id": own["id"], "code": "t" * 24, "thread_id": thread, "number": 7}
+        | {"input": {}, "output": {}, "created_at": AT},
+        {"type": "message", "id": own["id"], "code": "m" * 24, "thread_id": thread}
+        | {"position": 7, "role": "user", "content": "slipped in", "created_at": AT},
+        own,
+        a_memory(2, id=memory),
+        a_memory(3, scope="project", project_id=project),
+        {"type": "link", "id": own["id"], "source_id": own["id"], "target_id": memory}
+        | {"relation": "updates", "weight": 1.0, "is_authored": True, "created_at": AT},
+        {"type": "source", "id": own["id"], "memory_id": own["id"]}
+        | {"kind": "session", "target_id": thread, "created_at": AT},
+    )
+
+    async with client_of(engine, server, caller) as http:
+        report = (await bring(http, lines, "lines.jsonl")).json()["data"]
+        seen = await values(http)
+        sources = await http.get(f"/api/v1/memories/{memory}/sources")
+
+    assert await everything(engine, victim) == before
+    assert inside["value"] not in seen
+    assert sorted(seen) == ["memory 1", "memory 2"]
+    assert sources.status_code == 404
+    # Both of its own, linked; and nothing that a line before it did not bring.
+    assert report["kept"] == {"memory": 2, "link": 1, "source": 1}
+    assert report["leftOut"] == {"memberships": 2}
+    assert report["refused"] == {"project": 1, "state": 1, "turn": 1, "message": 1, "memory": 1}
+    assert {each["why"] for each in report["refusals"]} == {
+        "there is no project of this name for you here",
+        "its thread (`thread_id`) is neither here nor in a line before it",
+        "of a project or an agent that is not yours here",
+    }
+
+
+async def everything(engine: Engine, victim: Caller) -> list[Any]:
+    """Every row that is the victim's, or of a project or a workspace."""
+    where = victim.workspace_id
+    return [
+        await rows(engine, query, where)
+        for query in (
+            "SELECT m::text FROM memory m WHERE workspace_id = %s AND content LIKE '%%secret'",
+            "SELECT t::text FROM thread t WHERE workspace_id = %s",
+            "SELECT s::text FROM message s WHERE workspace_id = %s",
+            "SELECT u::text FROM turn u WHERE workspace_id = %s",
+            "SELECT s::text FROM thread_state s WHERE workspace_id = %s",
+            "SELECT p::text FROM project_member p WHERE workspace_id = %s",
+            "SELECT w::text FROM workspace_member w WHERE workspace_id = %s",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "text", "found"),
+    [
+        ("markdown", "notes.md", "# Likes\n- Ada drinks tea", ["Ada drinks tea"]),
+        ("csv", "notes.csv", "content,key\nAda drinks tea,drink\n", ["Ada drinks tea"]),
+        ("mem0", "mem0.json", '[{"id": "1", "memory": "Ada drinks tea"}]', ["Ada drinks tea"]),
+        (
+            "langgraph",
+            "store.json",
+            '[{"namespace": ["a"], "key": "k", "value": {"text": "Ada drinks tea"}}]',
+            ["Ada drinks tea"],
+        ),
+    ],
+)
+async def test_what_other_systems_wrote_comes_in_over_http(
+    engine: Engine, server: Server, caller: Caller, source: str, name: str, text: str, found: Any
+) -> None:
+    other = await colleague(engine, caller)
+    async with (
+        client_of(engine, server, caller) as http,
+        client_of(engine, server, other) as stranger,
+    ):
+        answer = await bring(http, text.encode(), name, **{"from": source})
+        again = await bring(http, text.encode(), name, **{"from": source})
+
+        assert answer.json()["data"]["kept"] == {"memory": 1}, answer.text
+        assert again.json()["data"]["known"] == {"memory": 1}
+        assert await values(http) == found
+        assert await values(stranger) == []
+
+
+async def test_progress_is_told_line_by_line_to_who_wants_it(
+    engine: Engine, server: Server, caller: Caller
+) -> None:
+    export = lines_of(*(a_memory(number) for number in range(450)), a_memory(1, scope="nowhere"))
+
+    async with client_of(engine, server, caller) as http:
+        http.headers["Accept"] = "application/x-ndjson"
+        answer = await bring(http, export, "lines.jsonl")
+
+    told = [json.loads(line) for line in answer.text.splitlines()]
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert told[0] == {"progress": {"kept": 200, "known": 0, "refused": 0}}
+    assert told[-2] == {"progress": {"kept": 450, "known": 0, "refused": 1}}
+    assert told[-1]["success"] is True
+    assert told[-1]["data"]["refusals"] == [
+        {
+            "where": "line 452",
+            "type": "memory",
+            "why": "`scope` is none of global, workspace, project, agent, thread",
+        }
+    ]
+
+
+async def test_what_cannot_be_taken_in_is_told_in_the_doors_own_envelope(
+    engine: Engine, server: Server, caller: Caller
+) -> None:
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("recollect.jsonl", b"0" * (70 * 1024 * 1024))
+    reader = await create_key(
+        engine, workspace=str(caller.workspace_id), rights=[Right.READ, Right.DELETE]
+    )
+    async with client_of(engine, server, caller) as http:
+        for data, name in (
+            (b"no export", "notes.txt"),
+            (b"", "empty.zip"),
+            (b"PK\x03\x04 damaged", "../../etc/passwd.zip"),
+            (bomb.getvalue(), "bomb.zip"),
+        ):
+            answer = await bring(http, data, name)
+            assert complaint(answer) == (422, "VALIDATION_ERROR"), name
+            assert "/tmp" not in answer.text
+        wrong = await bring(http, b"", **{"from": "elsewhere"})
+        absent = await http.post("/api/v1/import", files={"other": ("a", b"")})
+        as_json = await http.post("/api/v1/import", json={})
+        assert complaint(wrong) == complaint(absent) == (422, "VALIDATION_ERROR")
+        assert complaint(as_json)[0] in {415, 422}
+        assert await values(http) == []
+    async with visit(server, Authorization=f"Bearer {reader.text}") as http:
+        assert complaint(await bring(http, lines_of(a_memory(1)))) == (403, "FORBIDDEN")
+    async with visit(server) as http:
+        assert complaint(await bring(http, lines_of(a_memory(1)))) == (401, "UNAUTHORIZED")
+
+
+async def test_only_one_of_a_user_comes_in_at_a_time(
+    engine: Engine, server: Server, caller: Caller
+) -> None:
+    async with engine.pool.everywhere() as db, client_of(engine, server, caller) as http:
+        await db.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 7245018846215))",
+            [str(caller.user_id)],
+        )
+        answer = await bring(http, lines_of(a_memory(1)), "lines.jsonl")
+
+    assert complaint(answer) == (409, "CONFLICT")
