@@ -32,7 +32,7 @@ from tests.support.worlds import MARK, PERSONS, TWIN, WORDS, Case, World, cases,
 pytestmark = pytest.mark.anyio
 
 # The rest of an answer's head: what differs between any two requests.
-PASSING = {"x-request-id", "content-length"}
+PASSING = {"x-request-id", "content-length", "x-statebase-latency"}
 # Tables that hold something of what was planted.
 MARKED = (
     "memory",
@@ -91,12 +91,12 @@ async def ask(http: httpx2.AsyncClient, case: Case, world: World) -> str:
     )
     said = shown(answer)
     is_broken = answer.status_code >= 500 and answer.status_code != 503
-    return ("BROKEN " if is_broken else "") + leak(case.sent, said, world) + world.plain(said)
+    return ("BROKEN " if is_broken else "") + telling(case.sent, said, world) + world.plain(said)
 
 
-def leak(sent: str, said: str, world: World) -> str:
-    """What is told of somebody else, beyond what the stranger said; a mark no answer may bear."""
-    told = [each for each in world.foreign.telling if each in said and each not in sent]
+def telling(sent: str, said: str, world: World) -> str:
+    """A mark that no answer may bear: what it tells of somebody else."""
+    told = world.leak(sent, said)
     return f"TELLS {told} " if told else ""
 
 
@@ -130,6 +130,13 @@ async def test_S41_S77_S82_a_stranger_hears_the_same_whether_private_things_exis
 
         heard_there, heard_without = await heard(there), await heard(without)
 
+        import os
+
+        if os.environ.get("DUMP"):
+            open(os.environ["DUMP"], "w").write(
+                "\n".join(f"{k}\t{v[:200]}" for k, v in heard_there.items())
+            )
+            open(os.environ["DUMP"] + ".diff", "w").write(differing(heard_there, heard_without))
         assert differing(heard_there, heard_without) == ""
         assert len(heard_there) > 400
         # Every row of what was planted is as it was.
@@ -167,7 +174,7 @@ async def spoken(world: World) -> dict[str, str]:
                 said = answer.model_dump_json()
             except MCPError as error:
                 said = f"refused: {error.message}"
-            said = leak(sent, said, world) + world.plain(said)
+            said = telling(sent, said, world) + world.plain(said)
             answers[world.plain(f"{len(answers)} {name} {sent}")] = said
     return answers
 

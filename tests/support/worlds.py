@@ -83,6 +83,7 @@ class World:
     own: Things
     foreign: Things
     began: Any = field(init=False)
+    said: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         self.began = self.clock.at + timedelta(hours=1)
@@ -103,6 +104,11 @@ class World:
             text = pattern.sub(name, text)
         return text
 
+    def leak(self, sent: str, said: str) -> list[str]:
+        """What an answer tells of somebody else that the stranger has never said themselves."""
+        self.said |= {each for each in self.foreign.telling if each in sent}
+        return [each for each in self.foreign.telling if each in said and each not in self.said]
+
 
 _RANDOM = (
     (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<id>"),
@@ -111,6 +117,10 @@ _RANDOM = (
     (re.compile(r"\b[a-z]{2,8}[-_][0-9A-Za-z]{12,}"), "<code>"),
     (re.compile(r"rk_[0-9a-f]{8}"), "<key>"),
     (re.compile(r'"password":"[^"]+"'), '"password":"<password>"'),
+    # When an account or a workspace was made, by the database's own clock.
+    (re.compile(r"(?!2026-03-0)\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"), "<now>"),
+    # Receipts are one chain for the whole house: how many there are is no secret in it.
+    (re.compile(r'"number": ?\d+,"previous"'), '"number":0,"previous"'),
 )
 
 
@@ -179,6 +189,8 @@ def _like(value: str) -> str:
 
 async def furnished(engine: Engine, server: Server, owner: Caller, mark: str) -> Things:
     """Private things of every kind, made as their owner, who is in a project of their own."""
+    # A label that somebody may say without knowing what is behind it.
+    label = mark[::-1]
     secret, clock = f"The vault opens at noon {mark}", engine.now
     assert isinstance(clock, Clock)
     step = timedelta(seconds=1)
@@ -188,7 +200,7 @@ async def furnished(engine: Engine, server: Server, owner: Caller, mark: str) ->
     thread = await open_thread(
         engine,
         inside,
-        OpenThread(agent=f"agent-{mark}", subject=mark, name=secret, state={"s": secret}),
+        OpenThread(agent=f"agent-{label}", subject=mark, name=secret, state={"s": secret}),
     )
     await add_turn(engine, inside, Ref(id=thread.id), AddTurn({"text": secret}, {"text": secret}))
     async with client_of(engine, server, owner) as http:
@@ -197,19 +209,23 @@ async def furnished(engine: Engine, server: Server, owner: Caller, mark: str) ->
     memory = await save(
         engine,
         inside,
-        Save(content=secret, scope=Scope.PROJECT, key=f"vault-{mark}", tags=(mark,)),
+        Save(content=f"{secret} sharp", scope=Scope.PROJECT, key=f"vault-{label}", tags=(mark,)),
     )
     clock.advance(step)
     await save(engine, inside, Save(content=TWIN, scope=Scope.GLOBAL))
     clock.advance(step)
-    await save(engine, inside, Save(content=TWIN, scope=Scope.PROJECT))
+    await save(engine, inside, Save(content=f"{TWIN} too", scope=Scope.PROJECT))
+    clock.advance(step)
     document = await add_document(
         engine, inside, NewDocument(f"{mark}.md"), piecewise(secret.encode())
     )
+    clock.advance(step)
     response, call, candidate = await _asked(engine, owner, thread.id, secret)
+    clock.advance(step)
     key = await create_key(
         engine, workspace=str(owner.workspace_id), user=str(owner.user_id), name=f"key-{mark}"
     )
+    clock.advance(step)
     erased = await erase(
         engine, Target(Kind.KEY, owner.org_id, [owner.workspace_id], text="nothing"), by="test"
     )
@@ -231,13 +247,13 @@ async def furnished(engine: Engine, server: Server, owner: Caller, mark: str) ->
         "pending_id": candidate,
         "projectId": project,
         "agentId": agent,
-        "agent_id": f"agent-{mark}",
-        "key": f"vault-{mark}",
+        "agent_id": f"agent-{label}",
+        "key": f"vault-{label}",
         "workspace_id": f"ws_{owner.workspace_id}",
         "job_id": str(uuid4()),
         "key_id": f"key_{key.record.id}",
         "member_id": str(uuid4()),
-        "model": "none",
+        "model": "no-such-model",
     }
     arranged = {
         "org": str(owner.org_id),
@@ -288,7 +304,7 @@ async def _through_doors(
     file = await made(f"/api/messages/{message}/files", json=upload)
     body = {
         "value": secret,
-        "key": f"vault-{mark}",
+        "key": f"vault-{mark[::-1]}",
         "scope": "global",
         "tags": [mark],
         "category": mark,
@@ -357,7 +373,7 @@ class Case:
 
 
 # Sign-ins and sign-outs are nobody's data; the page's own files are everybody's.
-_NOT_ASKED = ("/login", "/logout", "/ui", "/chat/api/password")
+_NOT_ASKED = ("/login", "/logout", "/ui", "/chat/api/password", "/api/auth", "/mcp")
 # Labels of the caller's own choice, models, and counters: they name nothing of anybody.
 _CHOSEN = {"user_id", "client_id", "clientId", "modelId", "model_id", "model", "starting_version"}
 _NAMES_SOMETHING = re.compile(
@@ -375,8 +391,21 @@ _PLACES = {
 _COUNTED = {"/v1/sessions/{session_id}/history", "/v1/sessions/{session_id}/state/history"}
 
 
+# Routes whose door takes a second save of the same for the first one.
+_TAKE_TWINS = ("/v1/workspaces/{workspace_id}/memories", "/chat/api/")
+
+
 def cases(door: Door, own: Things, foreign: Things) -> Iterator[Case]:
     """Each route as it is, and once for each place where an id can stand, with theirs in it."""
+    for number, case in enumerate(_cases(door, own, foreign)):
+        if case.route.path.startswith(_TAKE_TWINS):
+            yield case
+        else:  # told apart, so that no two are equally good an answer
+            text = json.dumps(case.body).replace(TWIN, f"{TWIN} {door.name} {number}")
+            yield replace(case, body=json.loads(text))
+
+
+def _cases(door: Door, own: Things, foreign: Things) -> Iterator[Case]:
     assert isinstance(door.app, FastAPI)
     mine, theirs = own.names_for(door), foreign.names_for(door)
     for route in routes_of(door):
@@ -384,9 +413,9 @@ def cases(door: Door, own: Things, foreign: Things) -> Iterator[Case]:
             continue
         says = {} if ":path" in route.path else operation(door, route)
         query = {
-            each["name"]: WORDS
+            each["name"]: mine.get(each["name"], WORDS)
             for each in says.get("parameters", [])
-            if each["in"] == "query" and each["name"] in {"q", "query"}
+            if each["in"] == "query" and (each["name"] in {"q", "query"} or each.get("required"))
         }
         yield from _in_path(door, route, query, mine, theirs)
         yield from _in_query(route, says, query, mine, theirs)
@@ -550,7 +579,7 @@ _BODIES: dict[str, tuple[Json, ...]] = {
         {"user": "{user}", "dry_run": True},
         {"key": "{key}", "workspace": "{workspace}", "dry_run": True},
         {"user": "{user}", "key": "{key}", "dry_run": True},
-        {"subject": MARK, "dry_run": True},
+        {"subject": "{agent_id}", "dry_run": True},
     ),
     # Logins are one namespace for the whole house.
     "POST /chat/api/members": ({"name": "member-{nonce}"},),

@@ -13,6 +13,7 @@ from recollect.engine.keys import (
     create_key,
     list_keys,
     move_in,
+    note_by_operator,
     revoke_key,
     rotate_key,
 )
@@ -106,6 +107,7 @@ async def _create(settings: Settings, asked: argparse.Namespace) -> int:
             rights=asked.rights,
             expires_at=asked.expires,
         )
+        await note_by_operator(engine, "key.created", [new.record.id])
     print(new.text)
     return 0
 
@@ -129,6 +131,7 @@ async def _list(settings: Settings, _: argparse.Namespace) -> int:
 async def _rotate(settings: Settings, asked: argparse.Namespace) -> int:
     async with opened(settings) as engine:
         new = await rotate_key(engine, asked.key, timedelta(hours=asked.keep))
+        await note_by_operator(engine, "key.rotated", [new.record.id])
     print(new.text)
     return 0
 
@@ -136,5 +139,6 @@ async def _rotate(settings: Settings, asked: argparse.Namespace) -> int:
 async def _revoke(settings: Settings, asked: argparse.Namespace) -> int:
     async with opened(settings) as engine:
         revoked = await revoke_key(engine, asked.key)
+        await note_by_operator(engine, "key.revoked", revoked)
     print(f"{len(revoked)} revoked")
     return 0

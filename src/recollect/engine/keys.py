@@ -15,7 +15,7 @@ from argon2 import PasswordHasher, Type
 from recollect.domain import NOWHERE, Caller, KeyId, OrgId, Right, UserId, WorkspaceId
 from recollect.engine.core import Clock, Engine
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated, Unavailable
-from recollect.store import identity
+from recollect.store import events, identity
 from recollect.store.identity import KeyRecord, Workspace
 from recollect.store.pool import Pool
 
@@ -242,6 +242,25 @@ async def rotate_key(
         await identity.add_key(db, record)
         await identity.end_key(db, old.id, now + keeps_for)
     return NewKey(text, record)
+
+
+async def note_by_operator(engine: Engine, action: str, key_ids: Sequence[KeyId]) -> None:
+    """Write down in the audit what was done to keys at the machine itself; it is shown to nobody."""
+    async with engine.pool.everywhere() as db:
+        for key in await identity.keys(db):
+            if key.id not in key_ids:
+                continue
+            home = key.workspace_id or (await identity.find_workspace(db, None, key.org_id))[0].id
+            await events.record(
+                db,
+                home,
+                action,
+                actor="operator",
+                user_id=None,
+                details={"key": str(key.id)},
+                at=engine.now(),
+                is_private=True,
+            )
 
 
 async def move_in(engine: Engine) -> Admin | None:
