@@ -32,11 +32,11 @@ from recollect.engine.records import FORMAT
 from recollect.engine.save import Save, save
 from recollect.engine.threads import AddTurn, OpenThread, add_turn, open_thread
 from recollect.server import Server
-from recollect.store import injections, lessons, responses
+from recollect.store import identity, injections, lessons, projects, responses
 from recollect.store.injections import Hidden
 from recollect.store.lessons import Candidate
 from recollect.store.responses import Response
-from tests.support.alumia import client_of, colleague, new_agent, new_project
+from tests.support.alumia import client_of, colleague, new_project, switch_workspaces
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
 from tests.support.house import neighbour, new_caller, only, open_house, serve
@@ -104,6 +104,11 @@ class World:
             text = pattern.sub(name, text)
         return text
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether both are in one workspace."""
+        return self.owner.workspace_id == self.stranger.workspace_id
+
     def leak(self, sent: str, said: str) -> list[str]:
         """What an answer tells of somebody else that the stranger has never said themselves."""
         self.said |= {each for each in self.foreign.telling if each in sent}
@@ -116,9 +121,12 @@ _RANDOM = (
     (re.compile(r"[\w-]{32,}"), "<long>"),
     (re.compile(r"\b[a-z]{2,8}[-_][0-9A-Za-z]{12,}"), "<code>"),
     (re.compile(r"rk_[0-9a-f]{8}"), "<key>"),
+    (re.compile(r"(code\W+)[0-9A-Za-z]{24}\b"), r"\1<code>"),
     (re.compile(r'"password":"[^"]+"'), '"password":"<password>"'),
     # When an account or a workspace was made, by the database's own clock.
     (re.compile(r"(?!2026-03-0)\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"), "<now>"),
+    # Of two that are equally good an answer, chance decides which comes first.
+    (re.compile(r'("relevance_score":|relevance )[\d.]+'), r"\1<score>"),
     # Receipts are one chain for the whole house: how many there are is no secret in it.
     (re.compile(r'"number": ?\d+,"previous"'), '"number":0,"previous"'),
 )
@@ -143,14 +151,20 @@ async def _world(engine: Engine, who: str, shape: Things | None) -> World:
     stranger = await _stranger_to(engine, owner, who)
     began = clock.at
     foreign = await furnished(engine, server, owner, MARK) if shape is None else nobodys(shape)
-    is_inside = stranger.workspace_id == owner.workspace_id
-    if is_inside:
-        # The workspace is the stranger's as well, and its users are no secret in it.
+    if stranger.org_id == owner.org_id:
+        # Who is in the org is no secret in it, nor which its default workspace is.
         place = {
             "workspace_id": f"ws_{owner.workspace_id}",
             "workspace": f"ws_{owner.workspace_id}",
         }
-        foreign = replace(foreign, by_name={**foreign.by_name, **place})
+        known = {
+            "org": str(owner.org_id),
+            "user": str(owner.user_id),
+            "workspace": str(owner.workspace_id),
+        }
+        foreign = Things(
+            {**foreign.by_name, **place}, {**foreign.arranged, **known}, foreign.telling
+        )
     clock.at = began + timedelta(minutes=30)
     own = await furnished(engine, server, stranger, PLAIN)
     return World(engine, server, clock, owner, stranger, own, foreign)
@@ -159,8 +173,14 @@ async def _world(engine: Engine, who: str, shape: Things | None) -> World:
 async def _stranger_to(engine: Engine, owner: Caller, who: str) -> Caller:
     if who == "another org":
         return await new_caller(engine)
-    home = await neighbour(engine, owner) if who == "another workspace" else owner
-    return replace(await colleague(engine, home), rights=frozenset(Right) - {Right.ADMIN})
+    home = owner
+    if who == "another workspace":
+        home = await neighbour(engine, owner)
+        await switch_workspaces(engine, owner, is_on=True)
+    stranger = replace(await colleague(engine, home), rights=frozenset(Right) - {Right.ADMIN})
+    async with engine.pool.everywhere() as db:
+        await identity.add_workspace_member(db, stranger.workspace_id, stranger.user_id)
+    return stranger
 
 
 def nobodys(shape: Things) -> Things:
@@ -195,7 +215,7 @@ async def furnished(engine: Engine, server: Server, owner: Caller, mark: str) ->
     assert isinstance(clock, Clock)
     step = timedelta(seconds=1)
     project = await new_project(engine, owner)
-    agent = await new_agent(engine, owner)
+    agent = await _agent_of(engine, owner, project)
     inside = replace(owner, project_id=ProjectId(UUID(project)))
     thread = await open_thread(
         engine,
@@ -268,6 +288,19 @@ async def furnished(engine: Engine, server: Server, owner: Caller, mark: str) ->
     telling = [value for name, value in names.items() if name not in unsaid]
     codes = (thread.code[:12], memory.memory.code[:12])
     return Things(_also_called(names), arranged, (mark, mark.encode().hex(), *codes, *telling))
+
+
+async def _agent_of(engine: Engine, owner: Caller, project: str) -> str:
+    """An agent of a project: what is of the whole workspace is no secret in it."""
+    async with engine.writing(owner) as db:
+        made = await projects.add_agent(
+            db,
+            owner.workspace_id,
+            uuid4().hex,
+            project_id=ProjectId(UUID(project)),
+            now=engine.now(),
+        )
+    return str(made)
 
 
 def _also_called(names: Mapping[str, str]) -> dict[str, str]:
@@ -519,7 +552,6 @@ def _brought(names: Mapping[str, str]) -> bytes:
     said = {"created_at": at, "updated_at": at, "user_id": user}
     code = "a" * 24
     kept = {
-        "content": "brought along",
         "importance": 0.5,
         "importance_base": 0.5,
         "lifecycle": "permanent",
@@ -540,11 +572,12 @@ def _brought(names: Mapping[str, str]) -> bytes:
         | {"input": {}, "output": {}, "created_at": at},
         {"type": "message", "id": str(uuid4()), "code": code, "thread_id": thread, "position": 9}
         | {"role": "user", "content": "slipped in", "created_at": at},
-        {"type": "memory", "id": memory, "code": code, "scope": "global", **kept, **said},
+        {"type": "memory", "id": memory, "code": code, "scope": "global", **kept, **said}
+        | {"content": "brought along"},
         {"type": "memory", "id": str(uuid4()), "code": code, "scope": "project", **kept, **said}
-        | {"project_id": names["projectId"]},
+        | {"project_id": names["projectId"], "content": "for the project"},
         {"type": "memory", "id": str(uuid4()), "code": code, "scope": "thread", **kept, **said}
-        | {"thread_id": thread},
+        | {"thread_id": thread, "content": "said there", "created_at": "2026-01-02T00:00:00Z"},
         {"type": "link", "id": str(uuid4()), "source_id": memory, "target_id": names["id"]}
         | {"relation": "updates", "weight": 1.0, "is_authored": True, "created_at": at},
         {"type": "source", "id": str(uuid4()), "memory_id": names["own_memory_id"]}

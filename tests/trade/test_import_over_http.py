@@ -229,7 +229,7 @@ async def test_progress_is_told_line_by_line_to_who_wants_it(
         {
             "where": "line 452",
             "type": "memory",
-            "why": "`scope` is none of global, workspace, project, agent, thread",
+            "why": "`scope` is none of workspace, global, project, agent, thread",
         }
     ]
 

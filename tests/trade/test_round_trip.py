@@ -221,6 +221,8 @@ async def on_the_page(engine: Engine, caller: Caller) -> dict[str, Any]:
                 answer = await http.get(path, params={"q": "coffee"})
                 shown = path.replace(str(caller.workspace_id), "")
                 text = answer.text.replace(str(caller.workspace_id), "")
+                # The history of a memory is the audit's, which is of its house.
+                text = re.sub(r'"history":\[.*?\]', "", text)
                 found[f"GET {shown}"] = (answer.status_code, text)
     return found
 

@@ -245,7 +245,7 @@ async def rotate_key(
 
 
 async def note_by_operator(engine: Engine, action: str, key_ids: Sequence[KeyId]) -> None:
-    """Write down in the audit what was done to keys at the machine itself; it is shown to nobody."""
+    """Write down in the audit what was done to keys at the machine; it is shown to nobody."""
     async with engine.pool.everywhere() as db:
         for key in await identity.keys(db):
             if key.id not in key_ids:

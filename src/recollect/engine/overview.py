@@ -120,7 +120,7 @@ async def embedding(engine: Engine, caller: Caller) -> Embedding:
     caller.require(Right.READ)
     space = await current_space(engine, caller.workspace_id)
     async with engine.reading(caller) as db:
-        found = await generations.progress(db, caller.workspace_id)
+        found = await generations.progress_in_sight(db, caller)
     configured = engine.embedders.configured(space.embedder).identity.model
     return Embedding(configured, space.serving.dimension if space.serving else None, found)
 

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from recollect.domain import MemoryId, WorkspaceId
+from recollect.domain import Caller, MemoryId, WorkspaceId
 from recollect.store.pool import Db
+from recollect.store.visible import DOCUMENT_IN_SIGHT, IN_SIGHT, in_sight_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +282,36 @@ _PROGRESS = """
     WHERE g.workspace_id = %(workspace_id)s AND g.state IN ('serving', 'filling')
     ORDER BY g.number
 """
+
+
+# The same of what a caller sees: how much there is of others' is not for them to know.
+_PROGRESS_IN_SIGHT = f"""
+    SELECT g.workspace_id, g.number, g.model, g.state,
+        (SELECT count(*) FROM memory_vector m
+         WHERE m.workspace_id = g.workspace_id AND m.generation = g.number
+            AND m.deleted_at IS NULL AND ({IN_SIGHT}))
+        + (SELECT count(*) FROM chunk_vector cv
+           JOIN document d ON d.workspace_id = cv.workspace_id AND d.id = cv.document_id
+           WHERE cv.workspace_id = g.workspace_id AND cv.generation = g.number
+            AND {DOCUMENT_IN_SIGHT}) AS filled,
+        (SELECT count(*) FROM memory m
+         WHERE m.workspace_id = g.workspace_id AND m.wants_vector AND NOT m.vector_refused
+            AND m.deleted_at IS NULL AND ({IN_SIGHT}))
+        + (SELECT count(*) FROM chunk c
+           JOIN document d ON d.workspace_id = c.workspace_id AND d.id = c.document_id
+           WHERE c.workspace_id = g.workspace_id AND NOT c.vector_refused
+            AND {DOCUMENT_IN_SIGHT}) AS wanted
+    FROM generation g
+    WHERE g.workspace_id = %(workspace_id)s AND g.state IN ('serving', 'filling')
+    ORDER BY g.number
+"""
+
+
+async def progress_in_sight(db: Db, caller: Caller) -> list[Progress]:
+    """How far each generation in use is with what the caller sees."""
+    async with db.cursor(row_factory=class_row(Progress)) as cursor:
+        await cursor.execute(_PROGRESS_IN_SIGHT, in_sight_of(caller))
+        return await cursor.fetchall()
 
 
 async def progress(db: Db, workspace_id: WorkspaceId) -> list[Progress]:
