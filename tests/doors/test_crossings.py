@@ -1,300 +1,381 @@
-"""What is private stays so on every route of every door and in every tool, whichever there are.
+"""What is private stays so on every route of every door, whichever there are.
 
-A stranger asks the same of two worlds that are alike, but that in the first somebody has private
-things and in the second these do not exist: every route as it is, with their ids in each place an
-id can stand, and in their words. Every answer must be the same, body, count, header and error: so
-nothing tells a thing of theirs from one that never was. And no answer holds anything planted.
+Somebody has private things of every kind: of their own, of a project, in a workspace. A stranger,
+who is of another org, of another workspace, another user of the same one or not in the project,
+asks every route and every tool with their ids and in their words. No answer holds what is private,
+none tells a thing of theirs from one that does not exist, and nothing of theirs changes. Routes
+come from the route tables: a new one is asked by itself.
 """
 
-import io
+import base64
 import json
-import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID, uuid4
 
 import httpx2
 import pytest
 from fastapi import FastAPI
-from mcp import Client
-from mcp.shared.exceptions import MCPError
 
-from recollect.domain import Caller
-from recollect.doors.cursors import cursor_at
+from recollect.domain import Caller, ProjectId, Ref, Right, Scope, ThreadId
+from recollect.doors.front import Door
+from recollect.doors.tools import tools
 from recollect.engine.core import Engine
-from recollect.engine.keys import create_key
+from recollect.engine.documents import NewDocument, add_document
+from recollect.engine.learning import Said, learn_from, lesson_of
+from recollect.engine.save import Save, save
+from recollect.engine.threads import AddTurn, OpenThread, add_turn, open_thread
+from recollect.errors import Failure
 from recollect.server import Server
-from tests.support.alumia import client_of
+from recollect.store import injections, lessons, responses
+from recollect.store.injections import Hidden
+from recollect.store.lessons import Candidate
+from recollect.store.responses import Response
+from tests.support.alumia import client_of, colleague, new_project
 from tests.support.dashboard import browse
-from tests.support.house import new_caller
-from tests.support.routes import operation, routes_of
-from tests.support.tools import mcp_client, rows
-from tests.support.worlds import MARK, PERSONS, TWIN, WORDS, Case, World, cases, two_worlds
+from tests.support.house import neighbour, new_caller
+from tests.support.papers import piecewise
+from tests.support.routes import Route, fields_of_body, operation, routes_of
+from tests.support.tools import rows
 
 pytestmark = pytest.mark.anyio
 
-# The rest of an answer's head: what differs between any two requests.
-PASSING = {"x-request-id", "content-length", "x-statebase-latency"}
-# Tables that hold something of what was planted.
-MARKED = (
-    "memory",
-    "thread",
-    "message",
-    "message_file",
-    "asset",
-    "memory_source",
-    "turn",
-    "thread_state",
-    "insight",
-    "document",
-    "response",
-    "hidden_call",
-    "candidate",
-    "lesson",
-    "memory_word",
-    "association",
-)
+MARK = "kqjsecretzz"
+# What a stranger asks about: the words of the secret, without the mark.
+WORDS = "vault opens noon"
+SECRET = f"The vault opens at noon {MARK}"
+
+# The administration has a test of its own; these show or end the stranger's own sign-in.
+NOT_ASKED = ("/v1/admin", "/login", "/logout", "/ui", "/chat/api/password", "/chat/api/members")
 
 
-# Of the workspace as a whole, and told to everybody in it: which work waits there, without whose.
-OF_THE_WORKSPACE = {"dashboard: GET /chat/api/jobs (as it is)"}
-# How rare a word is, is counted in the whole workspace; SECURITY.md says so. So between two of its
-# users order and scores may differ, and nothing else.
-RANKED = {"score", "relevance_score", "rank", "why", "summary"}
+@dataclass(frozen=True, slots=True)
+class Things:
+    """The ids of one of each, by the name that a route has for it."""
+
+    by_name: Mapping[str, str]
+    # What must not be in any answer.
+    hidden: tuple[str, ...]
 
 
-def shown(answer: httpx2.Response) -> tuple[str, str]:
-    """Everything an answer says, its head and its body; of an archive what is in it."""
-    told = {name: value for name, value in answer.headers.items() if name not in PASSING}
-    head = f"{answer.status_code} {json.dumps(told)} "
-    if answer.headers.get("content-type") != "application/zip":
-        return head, answer.text
-    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
-        files = {name: archive.read(name).decode() for name in archive.namelist()}
-    return head, "\n".join([*files, *files.values()])
-
-
-def unranked(value: Any) -> Any:
-    """A body without its order and scores."""
-    if isinstance(value, list):
-        return sorted((unranked(each) for each in value), key=json.dumps)  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, dict):
-        return {name: unranked(each) for name, each in value.items() if name not in RANKED}  # pyright: ignore[reportUnknownVariableType]
-    return value
-
-
-async def heard(world: World) -> dict[str, str]:
-    """What a stranger is answered, request by request, and what of it tells of somebody else."""
-    answers: dict[str, str] = {}
-    async with (
-        client_of(world.engine, world.server, world.stranger) as keyed,
-        await browse(world.server, world.engine, world.stranger) as browser,
-    ):
-        keyed.headers["X-API-Key"] = keyed.headers["Authorization"].split()[1]
-        # The page first: other doors let a stranger call threads of their own by any name.
-        for door in sorted(world.server.doors, key=lambda each: each.name != "dashboard"):
-            if not isinstance(door.app, FastAPI):
-                continue
-            http = browser if door.name == "dashboard" else keyed
-            for case in cases(door, world.own, world.foreign):
-                world.at(len(answers))
-                answers[f"{door.name}: {case}"] = await ask(http, case, world)
-    return answers
-
-
-async def ask(http: httpx2.AsyncClient, case: Case, world: World) -> str:
-    answer = await http.request(
-        case.route.method, case.path, params=case.query, json=case.body, files=case.files
+async def furnished(engine: Engine, server: Server, owner: Caller) -> Things:
+    """Private things of every kind, made as their owner, who is in a project of their own."""
+    project = await new_project(engine, owner)
+    inside = replace(owner, project_id=ProjectId(UUID(project)))
+    thread = await open_thread(
+        engine, inside, OpenThread(agent="agent", subject="ada", name=SECRET, state={"s": SECRET})
     )
-    head, body = shown(answer)
-    is_broken = answer.status_code >= 500 and answer.status_code != 503
-    marks = ("BROKEN " if is_broken else "") + telling(case.sent, head + body, world)
-    plain = world.plain(body)
-    if answer.headers.get("content-type") == "application/zip":
-        plain = "\n".join(sorted(plain.splitlines()))
-    elif world.is_shared and answer.headers.get("content-type") == "application/json":
-        plain = json.dumps(unranked(json.loads(plain)))
-    return marks + world.plain(head) + plain
+    await add_turn(engine, inside, Ref(id=thread.id), AddTurn({"text": SECRET}, {"text": SECRET}))
+    async with client_of(engine, server, owner) as http:
+        ids = await through_doors(http, project, str(thread.id), thread.code)
+    memory = await save(engine, inside, Save(content=SECRET, scope=Scope.PROJECT, key="vault"))
+    document = await add_document(
+        engine, inside, NewDocument(f"{MARK}.md"), piecewise(SECRET.encode())
+    )
+    response, call, candidate = await asked(engine, owner, thread.id)
+    found = {
+        "memory": str(memory.memory.id),
+        "project": project,
+        "thread": str(thread.id),
+        "document": str(document.id),
+        "response": response,
+        "call": call,
+        "candidate": candidate,
+        "workspace": str(owner.workspace_id),
+        **ids,
+    }
+    names = {
+        "memory_id": found["memory"],
+        "target_id": found["memory"],
+        "session_id": found["thread"],
+        "chat_id": found["thread"],
+        "channel_id": found["thread"],
+        "sessionId": found["thread"],
+        "conversation": found["thread"],
+        "chat": found["thread"],
+        "message_id": found["message"],
+        "messageId": found["message"],
+        "after": found["message"],
+        "file_id": found["file"],
+        "asset_id": found["asset"],
+        "source_id": found["source"],
+        "insight_id": found["insight"],
+        "document_id": found["document"],
+        "response_id": found["response"],
+        "previous_response_id": found["response"],
+        "tool_call_id": found["call"],
+        "pending_id": found["candidate"],
+        "projectId": project,
+        "workspace_id": f"ws_{owner.workspace_id}",
+        "workspace": f"ws_{owner.workspace_id}",
+        "trace_id": found["trace"],
+        "job_id": str(uuid4()),
+        "key_id": str(uuid4()),
+        "member_id": str(uuid4()),
+        "agent_id": "agent",
+        "model": "none",
+    }
+    hidden = [each for name, each in found.items() if name != "workspace"]
+    return Things(
+        names, (MARK, MARK.encode().hex(), thread.code[:12], memory.memory.code[:12], *hidden)
+    )
 
 
-def telling(sent: str, said: str, world: World) -> str:
-    """A mark that no answer may bear: what it tells of somebody else."""
-    told = world.leak(sent, said)
-    return f"TELLS {told} " if told else ""
-
-
-async def marked(world: World) -> dict[str, list[Any]]:
-    """Every row of the owner's that holds what was planted."""
+async def through_doors(
+    http: httpx2.AsyncClient, project: str, thread: str, code: str
+) -> dict[str, str]:
+    """Messages, files, assets, sources and insights, by the doors that make them."""
+    chat = f"chat-{code[:12]}"
+    said = await http.post(f"/api/chats/{chat}/messages", json={"messages": [{"content": SECRET}]})
+    message = said.json()["messages"][0]["id"]
+    upload = {"filename": f"{MARK}.txt", "data": base64.b64encode(SECRET.encode()).decode()}
+    file = await http.post(f"/api/messages/{message}/files", json=upload)
+    body = {"value": SECRET, "key": "vault", "scope": "global"}
+    kept = (await http.post("/api/v1/memories", json=body)).json()["data"]["id"]
+    path = f"/api/v1/memories/{kept}"
+    asset = await http.post(f"{path}/assets", files={"file": (f"{MARK}.txt", SECRET.encode())})
+    source = await http.post(f"{path}/sources", json={"kind": "session", "id": thread})
+    insight = await http.post("/api/v1/learning", json={"category": "role", "insight": SECRET})
+    http.headers["X-API-Key"] = http.headers["Authorization"].split()[1]
+    traces = (await http.get("/v1/traces")).json()["data"]
+    private = next(each for each in traces if each["action"] == "memory.created")
     return {
-        table: await rows(
-            world.engine,
-            f"SELECT each::text FROM {table} each WHERE workspace_id = %s"
-            f" AND each::text LIKE '%%{MARK}%%' ORDER BY 1",
-            world.owner.workspace_id,
-        )
-        for table in MARKED
+        "message": message,
+        "file": file.json()["id"],
+        "own": kept,
+        "asset": asset.json()["data"]["id"],
+        "source": source.json()["data"]["id"],
+        "insight": insight.json()["data"]["id"],
+        "trace": private["id"],
     }
 
 
-def differing(first: dict[str, str], second: dict[str, str]) -> str:
-    return "\n\n".join(
-        f"{request}\n  with:    {first[request]}\n  without: {second.get(request)}"
-        for request in first.keys() - OF_THE_WORKSPACE
-        if first[request] != second.get(request) or first[request].startswith(("BROKEN", "TELLS"))
-    )
+async def asked(engine: Engine, owner: Caller, thread_id: ThreadId) -> tuple[str, str, str]:
+    """A response, a hidden call and a candidate of the owner's conversation with a model."""
+    now, said = engine.now(), [{"role": "user", "content": SECRET}]
+    response, call = f"resp_{uuid4().hex}", f"call_{uuid4().hex}"
+    async with engine.writing(owner) as db:
+        answer = {"id": response, "object": "response", "output": SECRET}
+        await responses.insert(
+            db, owner, Response(response, None, str(thread_id), None, said, said, answer, now)
+        )
+        await injections.hide(db, owner, Hidden(call, said, said), now)
+        lesson = lesson_of(owner, Said(SECRET, "turn", now, thread_id=thread_id))
+        await learn_from(engine, db, owner, lesson)
+        candidate = Candidate(
+            uuid4(), lesson.id, SECRET, None, None, SECRET, None, "review", "pending", now
+        )
+        await lessons.insert(db, owner.workspace_id, [candidate])
+    return response, call, str(candidate.id)
 
 
-@pytest.mark.parametrize("who", PERSONS)
-async def test_S41_S77_S82_a_stranger_hears_the_same_whether_private_things_exist_or_not(
-    database_url: str, who: str
-) -> None:
-    async with two_worlds(database_url, who) as (there, without):
-        before = await marked(there)
-
-        heard_there, heard_without = await heard(there), await heard(without)
-
-        assert differing(heard_there, heard_without) == ""
-        assert len(heard_there) > 400
-        # Every row of what was planted is as it was.
-        assert all(before.values())
-        assert await marked(there) == before
+def nobodys(things: Things) -> Things:
+    """Ids that nobody has, in the place of theirs; in the same workspace."""
+    shared = {"workspace_id", "workspace", "agent_id", "model"}
+    others = {value: str(uuid4()) for value in things.by_name.values()}
+    unknown = {
+        name: value if name in shared else others[value] for name, value in things.by_name.items()
+    }
+    return Things(unknown, things.hidden)
 
 
-@pytest.mark.parametrize("who", PERSONS)
-async def test_S75_S96_a_stranger_over_mcp_hears_the_same_whether_private_things_exist_or_not(
-    database_url: str, who: str
-) -> None:
-    async with two_worlds(database_url, who) as (there, without):
-        before = await marked(there)
-
-        spoken_there, spoken_without = await spoken(there), await spoken(without)
-
-        assert differing(spoken_there, spoken_without) == ""
-        assert await marked(there) == before
-
-
-async def spoken(world: World) -> dict[str, str]:
-    """What the official client gets: every tool, resource, prompt and completion there is."""
-    key = await create_key(
-        world.engine,
-        workspace=str(world.stranger.workspace_id),
-        user=str(world.stranger.user_id),
-    )
-    answers: dict[str, str] = {}
-    async with world.server.running(), mcp_client(world.server, key.text) as client:
-        for name, given in await mcp_requests(client, world):
-            world.at(len(answers))
-            sent = json.dumps(given)
-            try:
-                answer = await getattr(client, name)(**given)
-                said = answer.model_dump_json()
-            except MCPError as error:
-                said = f"refused: {error.message}"
-            said = telling(sent, said, world) + world.plain(said)
-            answers[world.plain(f"{len(answers)} {name} {sent}")] = said
-    return answers
+def requests_for(door: Door, things: Things) -> Iterator[tuple[Route, str, dict[str, Any], Any]]:
+    """Each route of a door: with their ids in its path, in its query, and in its body."""
+    for route in routes_of(door):
+        if route.path.startswith(NOT_ASKED) or route.path == "/" or door.name == "mcp":
+            continue
+        names = [part[1:-1].split(":")[0] for part in route.path.split("/") if part.startswith("{")]
+        assert set(names) <= set(things.by_name), f"{route}: what stands in its path?"
+        path = route.path.replace(":path", "").format(**things.by_name)
+        says = operation(door, route) if ":path" not in route.path else {}
+        query = {
+            each["name"]: things.by_name.get(each["name"], WORDS)
+            for each in says.get("parameters", [])
+            if each["in"] == "query" and (each["name"] in things.by_name or each["name"] == "q")
+        }
+        body = body_of(door, route, things) if route.method in {"POST", "PUT", "PATCH"} else None
+        yield route, path, {}, body
+        if query:
+            yield route, path, query, body
 
 
-async def mcp_requests(client: Client, world: World) -> list[tuple[str, dict[str, Any]]]:
-    found: list[tuple[str, dict[str, Any]]] = [
-        ("list_tools", {}),
-        ("list_resources", {}),
-        ("list_resource_templates", {}),
-        ("list_prompts", {}),
-    ]
-    mine, theirs = world.own.by_name, world.foreign.by_name
-    for tool in (await client.list_tools()).tools:
-        fields = tool.input_schema["properties"]
-        usual = {"content": TWIN, "query": WORDS, "memory_id": mine["memory_id"]}
-        needed = {name: usual[name] for name in tool.input_schema.get("required", [])}
-        found.append(("call_tool", {"name": tool.name, "arguments": needed}))
-        for name in fields:
-            if name == "associations":
-                value: Any = [{"target_id": theirs["memory_id"], "relation_type": "updates"}]
-            elif name in theirs and name.endswith("_id"):
-                value = theirs[name]
-            elif name in {"query", "content"}:
-                value = WORDS
-            else:
-                assert not name.endswith("_id"), f"{tool.name}: what is `{name}`?"
-                continue
-            arguments = {**needed, name: value}
-            found.append(("call_tool", {"name": tool.name, "arguments": arguments}))
-    found += [
-        ("read_resource", {"uri": f"memory://{theirs[name]}"})
-        for name in ("memory_id", "own_memory_id", "session_id")
-    ]
-    for prompt in (await client.list_prompts()).prompts:
-        given = {each.name: WORDS for each in prompt.arguments or []}
-        found.append(("get_prompt", {"name": prompt.name, "arguments": given}))
-    template = {"type": "ref/resource", "uri": "memory://{id}"}
-    found.append(("complete", {"ref": template, "argument": {"name": "id", "value": "m"}}))
+# Where the document cannot say what a body is.
+BODIES: dict[str, Any] = {
+    "POST /v1/chat/completions": {
+        "model": "none",
+        "messages": [
+            {"role": "user", "content": WORDS},
+            {"role": "tool", "content": "x", "tool_call_id": "{tool_call_id}"},
+        ],
+    },
+    "POST /v1/responses": {
+        "model": "none",
+        "input": WORDS,
+        "previous_response_id": "{response_id}",
+    },
+}
+
+
+def body_of(door: Door, route: Route, things: Things) -> Any:
+    """Something in every field: their ids where ids go, the words of the secret elsewhere."""
+    if str(route) in BODIES:
+        text = json.dumps(BODIES[str(route)])
+        for name in ("tool_call_id", "response_id"):
+            text = text.replace(f"{{{name}}}", things.by_name[name])
+        return json.loads(text)
+    found = {name: value_of(name, things) for name, _ in fields_of_body(door, route)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def value_of(name: str, things: Things) -> Any:
+    if name in things.by_name:
+        return things.by_name[name]
+    if name == "id":
+        return things.by_name["session_id"]
+    special = {
+        "messageIds": [things.by_name["message_id"]],
+        "associations": [{"target_id": things.by_name["memory_id"]}],
+        "kind": "session",
+        "action": "regenerate",
+        "sources": [{"kind": "session", "id": things.by_name["session_id"]}],
+        "messages": [{"content": WORDS}],
+        "category": "role",
+        "scope": "project",
+        "key": "vault",
+    }
+    if name in special:
+        return special[name]
+    texts = {
+        "content",
+        "query",
+        "value",
+        "insight",
+        "name",
+        "title",
+        "summary",
+        "input",
+        "output",
+        "filename",
+    }
+    if name in texts:
+        return WORDS
+    others: dict[str, Any] = {
+        "version": 0,
+        "threshold": 0.0,
+        "state": {},
+        "data": "",
+        "pinned": True,
+        "enabled": True,
+    }
+    return others.get(name)
+
+
+PERSONS = ["another org", "another workspace", "another user"]
+
+
+async def stranger_to(engine: Engine, owner: Caller, who: str) -> Caller:
+    if who == "another org":
+        return await new_caller(engine)
+    home = await neighbour(engine, owner) if who == "another workspace" else owner
+    return replace(await colleague(engine, home), rights=frozenset(Right) - {Right.ADMIN})
+
+
+async def marked(engine: Engine, owner: Caller) -> dict[str, list[Any]]:
+    """Every row of the owner's that holds the secret."""
+    found: dict[str, list[Any]] = {}
+    for table in (
+        "memory",
+        "thread",
+        "message",
+        "message_file",
+        "asset",
+        "memory_source",
+        "turn",
+        "thread_state",
+        "insight",
+        "document",
+        "response",
+        "hidden_call",
+        "candidate",
+        "lesson",
+        "memory_word",
+        "association",
+    ):
+        found[table] = await rows(
+            engine,
+            f"SELECT each::text FROM {table} each WHERE workspace_id = %s AND each::text LIKE '%%{MARK}%%' ORDER BY 1",
+            owner.workspace_id,
+        )
     return found
 
 
-async def test_S42_a_cursor_of_somebody_elses_list_is_nobodys(database_url: str) -> None:
-    """Of each list that has cursors: as the owner got it, and as one made for nobody at all."""
-    async with two_worlds(database_url, PERSONS[2]) as (world, _):
-        nobody = await new_caller(world.engine)
-        asked = [each for each in with_cursors(world.server) if "{" not in each[1]]
-        inside = [
-            (door, path.format(**{**world.own.by_name, "workspace_id": place}))
-            for door, path in with_cursors(world.server)
-            if "{workspace_id}" in path
-            for place in [world.foreign.by_name["workspace_id"]]
-        ]
-        for door, path in asked + inside:
-            theirs = await first_cursor(world, door, path)
-            made_up = cursor_at((world.clock.at, nobody.user_id), nobody, {})
-            answers = [await with_cursor(world, door, path, each) for each in (theirs, made_up)]
+@pytest.mark.parametrize("who", PERSONS)
+async def test_S41_S77_no_route_of_any_door_shows_or_changes_what_is_private(
+    engine: Engine, server: Server, caller: Caller, who: str
+) -> None:
+    things = await furnished(engine, server, caller)
+    stranger = await stranger_to(engine, caller, who)
+    before = await marked(engine, caller)
+    unknown = nobodys(things)
+    statuses: dict[str, list[int]] = {}
+    leaks: list[str] = []
 
-            assert answers[0] == answers[1], path
-            assert answers[0].startswith(("400 ", "422 ")), answers[0]
-        assert len(asked + inside) > 8
+    async with (
+        client_of(engine, server, stranger) as keyed,
+        await browse(server, engine, stranger) as browser,
+    ):
+        keyed.headers["X-API-Key"] = keyed.headers["Authorization"].split()[1]
+        # The page first: other doors let a stranger call threads of their own by any name.
+        for door in sorted(server.doors, key=lambda each: each.name != "dashboard"):
+            if not isinstance(door.app, FastAPI):
+                continue
+            http = browser if door.name == "dashboard" else keyed
+            for named in (unknown, things):
+                for route, path, query, body in requests_for(door, named):
+                    answer = await http.request(route.method, path, params=query, json=body)
+                    statuses.setdefault(f"{route} {sorted(query)}", []).append(answer.status_code)
+                    sent = path + json.dumps(query) + json.dumps(body)
+                    shown = [
+                        each for each in things.hidden if each in answer.text and each not in sent
+                    ]
+                    if shown or answer.status_code >= 500:
+                        leaks.append(f"{route} {query}: {answer.status_code} {answer.text[:200]}")
 
-
-def with_cursors(server: Server) -> list[tuple[str, str]]:
-    return [
-        (door.name, route.path)
-        for door in server.doors
-        if isinstance(door.app, FastAPI)
-        for route in routes_of(door)
-        if route.method == "GET" and ":path" not in route.path and route.path != "/"
-        if any(
-            each["name"] == "cursor"
-            for each in (operation(door, route) if is_told(door, route) else {}).get(
-                "parameters", []
-            )
-        )
-    ]
-
-
-def is_told(door: Any, route: Any) -> bool:
-    return route.path in door.app.openapi()["paths"]
-
-
-async def first_cursor(world: World, door: str, path: str) -> str:
-    """A cursor of the owner's: behind the first of what they are shown."""
-    async with await client_for(world.engine, world.server, world.owner, door) as http:
-        answer = (await http.get(path, params={"limit": 1, "pageSize": 1})).json()
-    data = answer.get("data", answer)
-    found = data.get("next_cursor") or data.get("nextCursor")
-    return found or cursor_at((world.clock.at, world.owner.user_id), world.owner, {})
+    assert not leaks, "\n".join(leaks)
+    # An id of theirs is answered like one that nobody has; what makes something may find it made.
+    told_apart = {
+        request: found
+        for request, found in statuses.items()
+        if len(set(found)) > 1 and not set(found) <= {200, 201, 409}
+    }
+    assert told_apart == {}
+    assert len(statuses) > 150
+    assert await marked(engine, caller) == before
 
 
-async def with_cursor(world: World, door: str, path: str, cursor: str) -> str:
-    async with await client_for(world.engine, world.server, world.stranger, door) as http:
-        asked = {"cursor": cursor, "limit": 1, "pageSize": 1}
-        return "".join(shown(await http.get(path, params=asked)))
+@pytest.mark.parametrize("who", PERSONS)
+async def test_S75_no_tool_shows_or_changes_what_is_private(
+    engine: Engine, server: Server, caller: Caller, who: str
+) -> None:
+    things = await furnished(engine, server, caller)
+    stranger = await stranger_to(engine, caller, who)
+    before = await marked(engine, caller)
+    said: list[str] = []
 
+    for tool in tools.TOOLS.values():
+        schema = tool.arguments.model_json_schema()
+        arguments = {
+            name: value
+            for name in schema["properties"]
+            if (value := value_of(name, things)) is not None
+        }
+        for given in (arguments, {name: arguments[name] for name in schema.get("required", [])}):
+            try:
+                result = tools.shown(await tools.call(engine, stranger, tool.name, given))
+                said.append(json.dumps(result))
+            except Failure as failure:
+                said.append(failure.message)
 
-async def client_for(
-    engine: Engine, server: Server, caller: Caller, door: str
-) -> httpx2.AsyncClient:
-    if door == "dashboard":
-        return await browse(server, engine, caller)
-    new = await create_key(engine, workspace=str(caller.workspace_id), user=str(caller.user_id))
-    headers = {"Authorization": f"Bearer {new.text}", "X-API-Key": new.text}
-    return httpx2.AsyncClient(
-        transport=httpx2.ASGITransport(app=server.app),
-        base_url="http://recollect.test",
-        headers=headers,
-    )
+    assert [each for each in said if MARK in each] == []
+    assert await marked(engine, caller) == before
