@@ -212,12 +212,9 @@ async def on_the_page(engine: Engine, caller: Caller) -> dict[str, Any]:
                 continue
             if route.path in OF_THE_HOUSE:
                 continue
-            paths = [route.path.replace("{workspace_id}", f"ws_{caller.workspace_id}")]
-            for name, many in things.items():
-                if name in route.path:
-                    assert many, name
-                    paths = [path.replace(name, each) for path in paths for each in many]
-            for path in paths:
+            template = route.path.replace("{workspace_id}", f"ws_{caller.workspace_id}")
+            [named] = [name for name in things if name in template] or [""]
+            for path in [template.replace(named, each) for each in things.get(named, [""])]:
                 answer = await http.get(path, params={"q": "coffee"})
                 shown = path.replace(str(caller.workspace_id), "")
                 text = answer.text.replace(str(caller.workspace_id), "")

@@ -360,7 +360,7 @@ def to_make(body: NewKey) -> MakeKey:
     return MakeKey(
         name=body.name,
         workspace=body.workspace,
-        rights=body.rights and [Right(each) for each in body.rights],
+        rights=None if body.rights is None else [Right(each) for each in body.rights],
         expires_at=body.expires_at,
         is_unbound=body.unbound,
         spelling=body.spelling,
