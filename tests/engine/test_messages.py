@@ -29,6 +29,7 @@ from recollect.engine.threads import OpenThread, close_thread, get_thread, open_
 from recollect.errors import Denied, Invalid, NotFound, TooLarge
 from recollect.models.registry import Embedders
 from recollect.store.pool import Pool
+from tests.support.alumia import colleague
 from tests.support.chats import new_chat, say
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
@@ -389,7 +390,8 @@ async def test_S23_each_act_needs_its_right(engine: Engine, caller: Caller, chat
         ("scope = 'workspace'", True),
         ("scope = 'thread'", True),
         ("scope = 'thread', thread_id = gen_random_uuid()", False),
-        ("scope = 'global'", False),
+        ("scope = 'global'", True),
+        ("scope = 'global', user_id = %(other)s", False),
         ("scope = 'agent'", False),
         ("scope = 'project', project_id = gen_random_uuid()", False),
         ("deleted_at = now()", False),
@@ -402,9 +404,14 @@ async def test_a_message_tells_of_its_memory_whom_it_shows_that_to(
     said = await say(engine, caller, chat, "The plan is to ship", "On Friday")
     ask = MakeMemory([Ref(id=said[0].id)], summary="They ship")
     made = await make_memory(engine, caller, Ref(id=chat.id), ask)
-    statement = f"UPDATE memory SET {change} WHERE workspace_id = %s AND id = %s"
+    statement = f"UPDATE memory SET {change} WHERE workspace_id = %(place)s AND id = %(id)s"
+    values = {
+        "place": caller.workspace_id,
+        "id": made.memory.id,
+        "other": (await colleague(engine, caller)).user_id,
+    }
     async with engine.pool.writing(caller.workspace_id) as db:
-        await db.execute(statement, [caller.workspace_id, made.memory.id])
+        await db.execute(statement, values)
 
     told = [each.memory_code for each in (await listed(engine, caller, chat)).messages]
 
