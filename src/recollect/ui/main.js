@@ -15,6 +15,8 @@ let leaving = new AbortController();
 let isFirst = true;
 
 async function start() {
+  // The code of the page that is wanted comes while the server says who is here.
+  PAGES[place(location.hash).name].load().catch(() => {});
   try {
     state.me = await call("/chat/api/me");
   } catch (error) {
@@ -32,6 +34,15 @@ async function start() {
   hear("workspace", show);
   await show();
   greet();
+  whenIdle(async () => {
+    for (const { load } of Object.values(PAGES)) await load().catch(() => {});
+  });
+}
+
+/** Once nothing else is to be done: the other pages' code, so that none is waited for. @param {() => void} work */
+function whenIdle(work) {
+  if ("requestIdleCallback" in window) requestIdleCallback(work);
+  else setTimeout(work, 1000);
 }
 
 async function show() {

@@ -1,4 +1,4 @@
-// The address says where you are: `#/memories?view=graph`. Pages load when they are first asked for.
+// The address says where you are: `#/memories?view=graph`. A page's code loads when it is asked for, or before that when there is time.
 
 /** @typedef {{ name: string, id: string, query: URLSearchParams }} Place */
 /** @typedef {(main: HTMLElement, place: Place, signal: AbortSignal) => Promise<void> | void} Show */

@@ -105,3 +105,16 @@ async def test_files_travel_packed_to_who_can_unpack_them(stranger: httpx2.Async
     assert packed.content == plain.content == (UI / "main.js").read_bytes()
     assert packed.headers["vary"] == plain.headers["vary"] == "accept-encoding"
     assert (await stranger.get("/ui/main.js", headers=known)).status_code == 304
+
+
+def test_what_the_chat_needs_is_asked_for_at_once() -> None:
+    """A module that is not named in the page is found out about only when another has arrived."""
+    named = re.findall(r'modulepreload" href="/ui/([^"]+)"', (UI / "index.html").read_text("utf-8"))
+    needed = ["main.js", "pages/chat.js"]
+    for name in needed:
+        for found in re.findall(r'from "(\.[^"]+)"', (UI / name).read_text("utf-8")):
+            path = (UI / name).parent.joinpath(found).resolve().relative_to(UI.resolve()).as_posix()
+            if path not in needed:
+                needed.append(path)
+
+    assert sorted(named) == sorted(set(needed) - {"main.js"})

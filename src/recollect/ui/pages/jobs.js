@@ -12,6 +12,12 @@ import { hear } from "../state.js";
 
 const STATES = [["", "All"], ["pending", "Waiting"], ["running", "Running"], ["buried", "Buried"]];
 const AGAIN_MS = 3000;
+// What each kind of work is to whoever waits for it.
+const KINDS = /** @type {Record<string, string>} */ ({
+  tend_vectors: "Embedding memories and documents", drop_vectors: "Clearing out an old embedder's vectors", index_vectors: "Indexing what is embedded",
+  distil: "Learning from what was said", segment_threads: "Summing up chats", read_documents: "Reading documents",
+  count_words: "Counting words", wear: "Letting old memories fade",
+});
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
@@ -73,7 +79,7 @@ function row(job, done) {
   };
   const label = STATES.find(([value]) => value === job.state)?.[1] ?? job.state;
   return h("article", { class: "memory line" },
-    h("p", { class: "line-name" }, job.kind.replaceAll("_", " ")),
+    h("p", { class: "line-name" }, KINDS[job.kind] ?? job.kind.replaceAll("_", " ")),
     h("p", { class: "meta" }, h("span", { class: `state ${job.state === "buried" ? "is-bad" : job.state === "running" ? "is-good" : ""}` }, label),
       job.tries > 0 && h("span", {}, plural(job.tries, "try", "tries")), moment(job.created_at)),
     job.error && h("p", { class: "error" }, job.error), wrong,

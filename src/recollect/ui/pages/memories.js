@@ -35,16 +35,16 @@ export async function page(main, place, signal) {
   hear("count", draw, signal);
   hear("memories", () => (recount().catch(() => {}), countWaiting()), signal);
   draw();
-  recount().catch(() => {});
-  countWaiting();
+  // The memories are what one waits for; how many there are comes after them.
+  const countAll = () => (recount().catch(() => {}), countWaiting());
 
   if (place.name === "memory") openMemory(place.id, () => signal.aborted || rename("#/memories"));
-  if (view === "graph") return showGraph(frame, signal);
-  if (view === "review") return review(frame, signal);
+  if (view === "graph") return showGraph(frame, signal).finally(countAll);
+  if (view === "review") return review(frame, signal).finally(countAll);
   const { bar, list, begin } = memoryList({ scroller: main, signal, given: place.query, changed, none });
   list.node.classList.add("as-table");
   frame.append(bar, h("div", { class: "table-head", "aria-hidden": "true" }, ["Memory", "Category", "Source", "Saved"].map((name) => h("span", {}, name))), list.node);
-  await begin();
+  await begin().finally(countAll);
 
   /** @param {Record<string, string>} query */
   function changed(query) {

@@ -11,7 +11,7 @@ import { moment } from "../parts/time.js";
 import { rename } from "../router.js";
 import { hear, here } from "../state.js";
 
-const TYPES = [["", "Everything"], ["memory", "Memories"], ["document", "Documents"], ["artifact", "Artifacts"]];
+const TYPES = [["", "All"], ["memory", "Memories"], ["document", "Documents"], ["artifact", "Artifacts"]];
 const PAUSE_MS = 150;
 
 /** @type {import("../router.js").Show} */

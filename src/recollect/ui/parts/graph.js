@@ -12,6 +12,10 @@ import { problem } from "./problem.js";
 
 const MOST = 300;
 const LABEL = 26;
+// So many units of the drawing to a pixel are the most at which a label can be read.
+const SMALLEST = 1.2;
+// A hand shakes by this many pixels while it presses.
+const DRAG = 6;
 const KINDS = ["memory", "document", "artifact", "decision", "milestone"];
 
 /** @typedef {import("../types").Graph} Graph */
@@ -80,7 +84,7 @@ function draw(place, bar, graph, signal) {
     each.addEventListener("pointerleave", lookAway);
     each.addEventListener("focus", () => look(index));
     each.addEventListener("blur", lookAway);
-    each.addEventListener("click", () => open(graph.nodes[index]));
+    each.addEventListener("click", () => view.wasMoved || open(graph.nodes[index]));
     each.addEventListener("keydown", (event) => {
       const key = /** @type {KeyboardEvent} */ (event).key;
       // The dialog takes the focus at once: the rest of the key press must not land on its button.
@@ -186,6 +190,7 @@ function toward(points, marks, from, key) {
 class View {
   /** @type {Map<number, { x: number, y: number }>} */
   #fingers = new Map();
+  #travelled = 0;
 
   /**
    * @param {SVGElement} canvas
@@ -196,12 +201,24 @@ class View {
     this.canvas = canvas;
     this.whole = whole;
     this.box = { ...whole };
+    // Once it has its place: where all of it would be too small to read, begin with the middle.
+    requestAnimationFrame(() => this.#begin());
     this.all();
     canvas.addEventListener("wheel", (event) => (event.preventDefault(), this.zoom(event.deltaY > 0 ? 1.12 : 0.89, this.#at(event))), { passive: false, signal });
-    canvas.addEventListener("pointerdown", (event) => this.#fingers.set(event.pointerId, { x: event.clientX, y: event.clientY }), { signal });
+    canvas.addEventListener("pointerdown", (event) => ((this.#travelled = 0), this.#fingers.set(event.pointerId, { x: event.clientX, y: event.clientY })), { signal });
     addEventListener("pointerup", (event) => this.#fingers.delete(event.pointerId), { signal });
     addEventListener("pointercancel", (event) => this.#fingers.delete(event.pointerId), { signal });
     addEventListener("pointermove", (event) => this.#drag(event), { signal });
+  }
+
+  /** Whether the last press was no press but a drag. */
+  get wasMoved() {
+    return this.#travelled > DRAG;
+  }
+
+  #begin() {
+    const scale = this.#scale();
+    if (Number.isFinite(scale) && scale > SMALLEST) this.zoom(SMALLEST / scale);
   }
 
   all() {
@@ -233,6 +250,7 @@ class View {
     const before = this.#fingers.get(event.pointerId);
     if (!before) return;
     const now = { x: event.clientX, y: event.clientY };
+    this.#travelled += Math.hypot(now.x - before.x, now.y - before.y);
     const other = [...this.#fingers].find(([id]) => id !== event.pointerId)?.[1];
     if (other) {
       this.zoom(Math.hypot(before.x - other.x, before.y - other.y) / Math.max(1, Math.hypot(now.x - other.x, now.y - other.y)));

@@ -80,7 +80,7 @@ export function memoryList({ scroller, signal, given, changed, none }) {
     const filtered = ["category", "source_type", "tag", "chat"].some((name) => given?.get(name));
     if (filtered) await refreshFacets();
     await list.reset();
-    if (!filtered) await refreshFacets();
+    if (!filtered) refreshFacets();
   };
   const bar = h("div", { class: "filters" },
     h("div", { class: "search-box" }, icon("search"), search),

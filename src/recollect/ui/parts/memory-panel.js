@@ -48,8 +48,7 @@ export function memoryPanel(signal) {
     panel.hidden = false;
     toggle.setAttribute("aria-expanded", "true");
     note("panel", "open");
-    begin();
-    refresh();
+    begin().finally(refresh);
     if (isAsked && NARROW.matches) search.focus();
   }
   function close() {
