@@ -89,7 +89,9 @@ hear("away", () => {
   banner.hidden = false;
 });
 hear("back", () => {
-  /** @type {HTMLElement} */ (document.getElementById("banner")).hidden = true;
+  const banner = /** @type {HTMLElement} */ (document.getElementById("banner"));
+  banner.textContent = "";
+  banner.hidden = true;
   toast("Connected again.");
 });
 document.getElementById("skip")?.addEventListener("click", () => main.focus());
