@@ -107,7 +107,8 @@ export async function page(main, place, signal) {
   /** Escape leaves what is open; where nothing is, it ends the answer. @param {KeyboardEvent} event */
   function stopByKey(event) {
     if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
-    if (document.querySelector("dialog[open]") || panel.contains(/** @type {Node} */ (event.target))) return;
+    const isElsewhere = event.target instanceof Element && event.target.closest("#memories-panel, #rail") !== null;
+    if (isElsewhere || document.querySelector("dialog[open]")) return;
     talk.stop();
   }
 
