@@ -95,7 +95,7 @@ async def append_within(
     """The same in a transaction of the caller's, for whoever commits more with it."""
     caller.require(Right.WRITE)
     _check(new)
-    held = await _held(engine, db, caller, thread)
+    held = await held_thread(engine, db, caller, thread)
     client_ids = [each.client_id for each in new if each.client_id is not None]
     known = await messages.by_client_id(db, caller, held.id, client_ids)
     made = _made(held, [each for each in new if each.client_id not in known], engine.now())
@@ -158,7 +158,7 @@ async def edit_message(engine: Engine, caller: Caller, ref: Ref, ask: EditMessag
         _check_content(ask.content)
     async with engine.writing(caller) as db:
         before = await _existing(engine, db, caller, ref)
-        held = await _held(engine, db, caller, Ref(id=before.thread_id))
+        held = await held_thread(engine, db, caller, Ref(id=before.thread_id))
         # Looked at again: another editor may have been first.
         before = await _existing(engine, db, caller, Ref(id=before.id))
         after = _edited(before, ask)
@@ -178,7 +178,7 @@ async def delete_message(engine: Engine, caller: Caller, ref: Ref) -> None:
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         message = await _existing(engine, db, caller, ref)
-        held = await _held(engine, db, caller, Ref(id=message.thread_id))
+        held = await held_thread(engine, db, caller, Ref(id=message.thread_id))
         await _unsettle(engine, db, caller, message)
         if not await messages.remove(db, caller.workspace_id, held.id, [message.id], engine.now()):
             raise NotFound("message")
@@ -190,7 +190,7 @@ async def clear_messages(engine: Engine, caller: Caller, thread: Ref) -> int:
     """Delete all messages of a thread; its memories stay, without references. How many it had."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
-        held = await _held(engine, db, caller, thread)
+        held = await held_thread(engine, db, caller, thread)
         cleared = await messages.clear(db, caller.workspace_id, held.id, engine.now())
         # Every answer that shows a message of this thread shows the thread as well.
         await idempotency.forget_answers(db, caller.workspace_id, held.code)
@@ -203,6 +203,14 @@ async def clear_messages(engine: Engine, caller: Caller, thread: Ref) -> int:
             subject=held.subject,
         )
     return cleared
+
+
+async def held_thread(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Held:
+    """The thread, held until the transaction ends; raise `NotFound` where there is none."""
+    held = await messages.hold(db, caller, ref, engine.now())
+    if held is None:
+        raise NotFound("chat")
+    return held
 
 
 async def located_thread(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Located:
@@ -281,13 +289,6 @@ async def _unsettle(engine: Engine, db: Db, caller: Caller, message: Message) ->
     """A closed stretch that held this message no longer says what was said."""
     await segments.mark_stale(db, caller.workspace_id, [message.id])
     await jobs.enqueue(db, caller.workspace_id, [NewJob(SEGMENT)], engine.now())
-
-
-async def _held(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Held:
-    held = await messages.hold(db, caller, ref, engine.now())
-    if held is None:
-        raise NotFound("chat")
-    return held
 
 
 async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Message:

@@ -32,7 +32,7 @@ from recollect.engine import spaces
 from recollect.engine.core import Engine
 from recollect.engine.forget import remove_rows
 from recollect.engine.keys import steward
-from recollect.engine.messages import SEGMENT, located_thread
+from recollect.engine.messages import SEGMENT, held_thread, located_thread
 from recollect.engine.recall import Hit, Recall, check_query, recall_within
 from recollect.engine.save import (
     attach_vector,
@@ -119,7 +119,7 @@ async def make_memory(engine: Engine, caller: Caller, thread: Ref, ask: MakeMemo
     )
     embedded = await spaces.embed_passage(engine, caller.workspace_id, summary.text)
     async with engine.writing(caller) as db:
-        held = await _held(engine, db, caller, Ref(id=located.id))
+        held = await held_thread(engine, db, caller, Ref(id=located.id))
         said = await _named(db, caller, held.id, ask.messages)
         async with together(db):
             memory = await _keep(
@@ -274,7 +274,7 @@ async def resegment(engine: Engine, caller: Caller, thread: Ref) -> int:
     caller.require(Right.WRITE)
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
-        held = await _held(engine, db, caller, thread)
+        held = await held_thread(engine, db, caller, thread)
         ids = await segments.cut_memories(db, caller.workspace_id, held.id)
         await remove_rows(engine, db, caller, ids)
         await segments.close_until(db, caller.workspace_id, held.id, None)
@@ -527,13 +527,6 @@ async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Memory:
     if memory is None:
         raise NotFound("memory")
     return memory
-
-
-async def _held(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Held:
-    held = await messages.hold(db, caller, ref, engine.now())
-    if held is None:
-        raise NotFound("chat")
-    return held
 
 
 def _scope_of(held: Held) -> Scope:

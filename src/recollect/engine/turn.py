@@ -476,11 +476,7 @@ class _Turn:
         for number in range(1, MOST_ROUNDS + 1):
             async with self._post(body) as answer:
                 if not answer.is_success:
-                    if number == 1 and await self._refused(answer):
-                        await self._rounds()
-                        return
-                    if number > 1:
-                        raise Unavailable("chat model")
+                    await self._turned_down(answer, number)
                     return
                 if number == 1:
                     await self._sink.begin(self._begun(answer))
@@ -537,11 +533,7 @@ class _Turn:
         for number in range(1, MOST_ROUNDS + 1):
             async with self._post(body) as answer:
                 if not answer.is_success:
-                    if number == 1 and await self._refused(answer):
-                        await self._rounds()
-                        return
-                    if number > 1:
-                        raise Unavailable("chat model")
+                    await self._turned_down(answer, number)
                     return
                 raw = await answer.read(_MOST_WHOLE_BYTES)
             told = _object(raw)
@@ -566,6 +558,13 @@ class _Turn:
                 await self._sink.whole(self._begun(answer), shown, None)
             return
         raise AssertionError  # the last round is answered, whatever is in it
+
+    async def _turned_down(self, answer: Answer, number: int) -> None:
+        """The model says no: to our tools, then it is asked without them, or to the client."""
+        if number > 1:
+            raise Unavailable("chat model")
+        if await self._refused(answer):
+            await self._rounds()
 
     async def _refused(self, answer: Answer) -> bool:
         """Tell the client no, or find that it is only our tools the model refuses: then True."""
