@@ -117,15 +117,6 @@ async def first_at(engine: Engine, caller: Caller) -> datetime | None:
         return await shelf.first_at(db, caller, engine.now())
 
 
-async def _as_of(db: Db, caller: Caller, found: Sequence[Memory], view: View) -> list[Memory]:
-    """The memories in the words they had at the time asked about."""
-    if view.as_of is None or not found:
-        return list(found)
-    ids = [each.id for each in found]
-    said = await texts.at(db, caller.workspace_id, ids, view.as_of)
-    return [replace(each, content=said.get(each.id, each.content)) for each in found]
-
-
 async def look_for(
     engine: Engine, caller: Caller, query: str, ask: Look
 ) -> tuple[list[Finding], Mapping[MemoryId, str]]:
@@ -239,6 +230,15 @@ def _said_in(version: int | None, memory: Memory, before: Sequence[Text]) -> str
 def _other(association: Association, memory_id: MemoryId) -> MemoryId:
     is_outward = association.source_id == memory_id
     return association.target_id if is_outward else association.source_id
+
+
+async def _as_of(db: Db, caller: Caller, found: Sequence[Memory], view: View) -> list[Memory]:
+    """The memories in the words they had at the time asked about."""
+    if view.as_of is None or not found:
+        return list(found)
+    ids = [each.id for each in found]
+    said = await texts.at(db, caller.workspace_id, ids, view.as_of)
+    return [replace(each, content=said.get(each.id, each.content)) for each in found]
 
 
 async def _sources(db: Db, caller: Caller, found: Sequence[Memory]) -> Mapping[MemoryId, str]:

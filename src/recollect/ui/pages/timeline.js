@@ -64,7 +64,7 @@ export async function page(main, place, signal) {
   }
   /** @param {import("../types").Memory} item */
   function dated(item) {
-    const row = memoryRow(item);
+    const row = memoryRow(item, { isPast: asOf() !== undefined });
     row.querySelector("time")?.remove(); // the day stands above
     const learnt = day(item.learned_at ?? item.created_at);
     if (learnt !== last) row.dataset.day = learnt;

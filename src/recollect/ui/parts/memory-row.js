@@ -12,8 +12,11 @@ import { moment } from "./time.js";
 
 /** @typedef {import("../types").Memory} Memory */
 
-/** @param {Memory} memory */
-export function memoryRow(memory) {
+/**
+ * @param {Memory} memory
+ * @param {{ isPast?: boolean }} [options] what it said once is to be read, not changed
+ */
+export function memoryRow(memory, { isPast = false } = {}) {
   const text = h("p", { class: "memory-text" }, memory.content);
   const edit = () => editInPlace(memory.id, memory.content, text, () => row.focus());
   const row = h("article", { class: memory.pinned ? "memory is-pinned" : "memory", keydown: act },
@@ -25,10 +28,10 @@ export function memoryRow(memory) {
       memory.tags?.length ? h("span", { class: "tags" }, memory.tags.slice(0, 4).map((tag) => h("span", { class: "tag" }, tag))) : null,
       memory.why && h("span", { class: "score" }, foundBy(memory.why))),
     h("div", { class: "actions" },
-      tool("edit", "Edit", edit),
-      tool(memory.pinned ? "pinned" : "pin", memory.pinned ? "Unpin" : "Pin", togglePin),
+      !isPast && tool("edit", "Edit", edit),
+      !isPast && tool(memory.pinned ? "pinned" : "pin", memory.pinned ? "Unpin" : "Pin", togglePin),
       tool("history", "History", open),
-      tool("trash", "Delete", remove)));
+      !isPast && tool("trash", "Delete", remove)));
 
   function open() {
     openMemory(memory.id);
@@ -42,7 +45,7 @@ export function memoryRow(memory) {
   /** @param {KeyboardEvent} event */
   function act(event) {
     if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
-    const verbs = /** @type {Record<string, () => void>} */ (noted("keys") === "off" ? { Delete: remove } : { e: edit, p: togglePin, Delete: remove });
+    const verbs = /** @type {Record<string, () => void>} */ (isPast ? {} : noted("keys") === "off" ? { Delete: remove } : { e: edit, p: togglePin, Delete: remove });
     const verb = event.key === "Enter" && event.target === row ? open : verbs[event.key];
     if (!verb) return;
     event.preventDefault();
