@@ -228,15 +228,24 @@ class Worker:
         surveyed: datetime | None = None
         while True:
             now = self._engine.now()
-            if surveyed is None or now - surveyed >= _SURVEYED_EVERY:
-                await self._survive(lambda: maintain.survey(self._engine))
+            is_due = surveyed is None or now - surveyed >= _SURVEYED_EVERY
+            if is_due and await self._survive(lambda: maintain.survey(self._engine)):
                 surveyed = now
             await self._survive(lambda: maintain.tidy(self._engine))
             await asyncio.sleep(_TICK_SECONDS)
 
-    async def _survive(self, act: Callable[[], Awaitable[None]]) -> None:
-        """A database that is away comes back; until then there is nothing to do."""
+    async def _survive(self, act: Callable[[], Awaitable[None]]) -> bool:
+        """Whether it went well; a database that is away comes back, and a worker outlives the rest.
+
+        A workspace may be gone between being found and being looked after, a standby may take over:
+        nobody would notice a worker that had ended on that.
+        """
         try:
             await act()
         except (Unavailable, LeaseLost):
             _log.warning("worker.waits", worker=self._name)
+            return False
+        except Exception as error:  # noqa: BLE001 - tried again, by whoever calls this in turns
+            _log.error("worker.failed", kind=type(error).__name__, at=frames(error))
+            return False
+        return True

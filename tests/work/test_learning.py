@@ -4,22 +4,25 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from recollect.domain import Caller, WorkspaceId
+from recollect.domain import Caller, ProjectId, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.distiller import Candidate
 from recollect.engine.learn import accept, list_waiting, reject
 from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.ledger import cost_of
+from recollect.engine.threads import OpenThread, open_thread
 from recollect.errors import NotFound, Unavailable
 from recollect.models.chat import Usage
 from recollect.models.chats import Chats
 from recollect.settings import Price
-from recollect.store import ledger
+from recollect.store import ledger, projects
 from recollect.store.lessons import Lesson
 from recollect.worker import Worker
+from tests.support.alumia import colleague, new_project
 from tests.support.clock import Clock
 from tests.support.live import on_a_port
 from tests.support.tools import rows
@@ -277,3 +280,29 @@ async def test_S51_S54_a_budget_stops_background_work_before_it_is_exceeded(
     )
     own = [each for each in endpoint.asked if "cats" in each.prompt]
     assert waiting == 50 - len(own)
+
+
+@pytest.mark.parametrize("what", ["expired", "left"])
+async def test_what_was_said_in_a_project_stays_there_though_its_thread_or_speaker_is_gone(
+    engine: Engine, caller: Caller, clock: Clock, what: str
+) -> None:
+    project = ProjectId(UUID(await new_project(engine, caller)))
+    owner = await colleague(engine, caller)
+    thread = await open_thread(
+        engine,
+        replace(owner, project_id=project),
+        OpenThread(agent=None, lives_for=timedelta(hours=1)),
+    )
+    secret = "The merger is with Initech."
+    house = replace(engine, distiller=Stub(Candidate(secret, "fact", secret)))
+    await say(house, caller, secret, thread_id=thread.id)
+    if what == "expired":
+        clock.advance(timedelta(hours=2))
+    else:
+        async with engine.pool.writing(caller.workspace_id) as db:
+            await projects.remove_member(db, caller.workspace_id, project, caller.user_id)
+
+    await drain(house)
+
+    [kept] = await stored(house, caller)
+    assert (kept["scope"], kept["project_id"]) == ("project", str(project))

@@ -1,6 +1,9 @@
 """The queue: no job is lost, none is done twice, and what cannot be done is buried visibly."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -14,9 +17,11 @@ from recollect.errors import Unavailable
 from recollect.store import jobs
 from recollect.store.jobs import Listed, NewJob
 from recollect.store.listen import listen
+from recollect.store.pool import Db, Pool
 from recollect.worker import MOST_ATTEMPTS, Worker
 from tests.support.clock import Clock
 from tests.support.house import new_caller
+from tests.support.pgbouncer import is_wanted
 
 pytestmark = pytest.mark.anyio
 
@@ -413,3 +418,39 @@ async def test_a_task_that_swallows_a_cancellation_is_cancelled_again(
     await asyncio.wait_for(worker.end([task]), timeout=5)
 
     assert (task.done(), cancelled) == (True, 2)
+
+
+async def test_a_worker_outlives_what_it_did_not_expect(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    class Standby(Pool):
+        """A server that takes no writes for a moment, as one does that is about to be the first."""
+
+        is_read_only = True
+        refused = asyncio.Event()
+
+        @asynccontextmanager
+        async def everywhere(self) -> AsyncGenerator[Db]:
+            async with super().everywhere() as db:
+                if self.is_read_only:
+                    await db.execute("SET LOCAL transaction_read_only = on")
+                    self.refused.set()
+                yield db
+
+    done = asyncio.Event()
+
+    async def handler(_: Engine, __: WorkspaceId, ___: Heartbeat) -> None:
+        done.set()
+
+    pool = Standby(engine.pool.url, size=2, behind_pgbouncer=is_wanted())
+    await pool.open()
+    house = replace(engine, pool=pool)
+    await enqueue(engine, caller, NewJob(kind(request)))
+    working = Worker(house, slots=1, handlers={kind(request): handler})
+    task = asyncio.create_task(working.run())
+    async with asyncio.timeout(10):
+        await pool.refused.wait()
+        pool.is_read_only = False
+        await done.wait()
+    await worker.end([task])
+    await pool.close()

@@ -29,6 +29,8 @@ from recollect.logs import frames
 from recollect.measure import Measures
 
 MIB = 1024 * 1024
+# Noted in a request's state by whoever had to end an answer before it was complete.
+BROKEN = "is_broken"
 
 # A body that trickles in slower than this is somebody holding our door open.
 _BODY_SECONDS = 30.0
@@ -224,9 +226,10 @@ class Front:
         answer = None
         try:
             await _enter(door, visit, begun, _replay(body, receive), copy.send)
-            # A request that failed did nothing: mended, it shall have its chance.
-            if copy.status < 400:
-                answer = Answer(copy.status, copy.body, copy.media_type)
+            # A request that failed did nothing: mended, it shall have its chance. So shall one
+            # whose stream broke off: half an answer is none to repeat.
+            if copy.status < 400 and copy.is_whole and not visit.scope["state"].get(BROKEN):
+                answer = Answer(copy.status, bytes(copy.body), copy.media_type)
         finally:
             # Kept even when the client has gone: it is the one who will ask again.
             is_secret = door.tells_secret(visit.scope["path"])
@@ -365,7 +368,8 @@ class _Copy:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 500
-        self.body = b""
+        self.body = bytearray()
+        self.is_whole = False
         self.media_type: str | None = None
 
     async def send(self, message: Message) -> None:
@@ -374,6 +378,7 @@ class _Copy:
             self.media_type = Headers(raw=message.get("headers", [])).get("content-type")
         elif message["type"] == "http.response.body":
             self.body += message.get("body", b"")
+            self.is_whole = not message.get("more_body", False)
         await self._send(message)
 
 

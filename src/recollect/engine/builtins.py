@@ -170,6 +170,7 @@ async def _save(
             channel=context.channel,
             origin=Origin.MODEL,
             returns_twin=True,
+            stays_in_project=True,
             lesson=lesson_of(caller, _lesson(engine, context, call)),
         ),
     )

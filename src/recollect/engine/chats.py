@@ -12,7 +12,7 @@ from recollect.engine.messages import ListMessages, NewMessage, append, append_w
 from recollect.engine.recall import Hit, Recall, recall
 from recollect.engine.threads import OpenThread, get_thread, open_within
 from recollect.errors import NotFound, Unavailable
-from recollect.models.chat import Question, Tell
+from recollect.models.chat import Question, Tell, storable
 from recollect.store import threads
 
 _MOST_INJECTED = 5
@@ -135,7 +135,7 @@ async def _injected(engine: Engine, caller: Caller, here: Ref, question: str) ->
 async def _keep(
     engine: Engine, caller: Caller, here: Ref, code: str, told: Sequence[str], about: Json
 ) -> None:
-    answer = NewMessage("assistant", "".join(told), metadata=about, code=code)
+    answer = NewMessage("assistant", storable("".join(told)), metadata=about, code=code)
     await append(engine, caller, here, [answer])
 
 

@@ -57,7 +57,7 @@ _QUOTED = re.compile(r'"[^"\n]{20,}"|“[^”\n]{20,}”')
 # Nobody types more than this in one go; people write above and below what they paste.
 _LONGEST_SAID = 2_000
 _OWN_END = 500
-_QUOTED_LINE = re.compile(r"^\s*>.*$", re.MULTILINE)
+_QUOTED_LINE = re.compile(r"^[^\S\n]*+>.*$", re.MULTILINE)
 
 
 def distilled(text: str, said_at: datetime) -> list[Candidate]:

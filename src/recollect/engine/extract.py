@@ -31,7 +31,8 @@ _REPEATED = 0.6
 
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _MARKUP = re.compile(r"^\s{0,3}(?:#{1,6}|[-*+•]|\d{1,2}[.)])\s+|\*\*|__|`", re.MULTILINE)
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
+# Each part ends before what could begin another: a text of brackets alone is read once.
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)")
 _SPACES = re.compile(r"\s+")
 
 # Where one sentence ends: after a mark and before a blank, but not after an abbreviation.
@@ -41,6 +42,7 @@ _UNFINISHED = re.compile(
     r"|a\.m|p\.m|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|z\.b|bzw|usw|nr|ca)\.$",
     re.IGNORECASE,
 )
+_LONGEST_UNFINISHED = 12
 _WORD = re.compile(r"[^\W_]+(?:['’.,:/-][^\W_]+)*")
 _NUMBER = re.compile(r"\d[\d.,:/-]*")
 _NAME = re.compile(r"(?<=[^\W_][\s,;:(])[A-Z][^\W\d_]+")
@@ -49,13 +51,16 @@ _FINISHED = re.compile(r"[.!?…。！？:;][\"'”’)\]]*$")
 _QUESTION = re.compile(r"[?？؟][\"'”’)\]]*$")
 # What people say without saying anything.
 _PHATIC = re.compile(
-    r"^\W*(?:(?:oh|well|ok(?:ay)?|yes|yeah|yep|no|nope|sure|right|exactly|really|great|good|nice"
-    r"|cool|fine|perfect|wow|lol|haha+|hm+|uh|um|hi|hello|hey|bye|goodbye|thanks?|thank you"
-    r"|you'?re welcome|no problem|my pleasure|please|sorry|excuse me|i see|i know|i agree|of course"
+    # Each taken once, the longer of two that begin alike first: where "goodbye" may also be "good"
+    # and "bye", the time that a sentence of such words takes doubles with every one of them.
+    r"^\W*+(?:(?>oh|well|ok(?:ay)?|yes|yeah|yep|no problem|nope|no|sure|right|exactly|really|great"
+    r"|nice|cool|fine|perfect|wow|lol|haha+|hm+|uh|um|hi|hello|hey|bye|goodbye"
+    r"|good (?:morning|afternoon|evening|night|idea|luck)|good|thank you|thanks?"
+    r"|you'?re welcome|my pleasure|please|sorry|excuse me|i see|i know|i agree|of course"
     r"|all right|alright|sounds (?:good|great)|that'?s (?:great|good|nice|right|true|fine|cool|all)"
-    r"|good (?:morning|afternoon|evening|night|idea|luck)|how are you(?: doing| today)*"
+    r"|how are you(?: doing| today)*"
     r"|see you(?: \w+)?|take care|have a (?:nice|good|great) \w+|so much|very much|a lot|then|there"
-    r"|sir|madam|ma'?am|i'?m fine|and you|what about you|you too|me too)\W*)+$",
+    r"|sir|madam|ma'?am|i'?m fine|and you|what about you|you too|me too)\W*+)+$",
     re.IGNORECASE,
 )
 
@@ -121,11 +126,12 @@ def split_sentences(text: str) -> list[str]:
     found: list[str] = []
     begin = 0
     for end in _END.finditer(plain):
-        piece = plain[begin : end.end()]
-        if "\n" not in end.group() and _UNFINISHED.search(piece.rstrip()):
+        # Its last word suffices: a text of nothing but initials is one sentence, looked at once.
+        last = plain[max(begin, end.start() - _LONGEST_UNFINISHED) : end.end()]
+        if "\n" not in end.group() and _UNFINISHED.search(last.rstrip()):
             continue
+        found.append(plain[begin : end.end()])
         begin = end.end()
-        found.append(piece)
     found.append(plain[begin:])
     return [clean for piece in found if (clean := _SPACES.sub(" ", piece).strip())]
 
@@ -141,7 +147,8 @@ def _wanted(messages: int) -> int:
 def _best(sentences: Sequence[_Sentence], wanted: int) -> list[int]:
     """The sentences that carry the most of what is talked about, each adding something."""
     heard = Counter(stem for each in sentences for stem in each.stems)
-    scores = [_score(each, heard, sentences) for each in sentences]
+    first = next((each.message for each in sentences if not each.is_phatic), None)
+    scores = [_score(each, heard, first) for each in sentences]
     taken: list[int] = []
     for number in sorted(range(len(sentences)), key=lambda each: (-scores[each], each)):
         if len(taken) >= wanted or scores[number] <= 0:
@@ -151,7 +158,7 @@ def _best(sentences: Sequence[_Sentence], wanted: int) -> list[int]:
     return taken or [max(range(len(sentences)), key=lambda each: (sentences[each].words, -each))]
 
 
-def _score(sentence: _Sentence, heard: Counter[str], sentences: Sequence[_Sentence]) -> float:
+def _score(sentence: _Sentence, heard: Counter[str], first: int | None) -> float:
     if sentence.is_phatic or not sentence.stems:
         return 0.0
     # What is spoken of again and again is what it is about.
@@ -159,7 +166,6 @@ def _score(sentence: _Sentence, heard: Counter[str], sentences: Sequence[_Senten
     fullness = min(sentence.words, _FULL_WORDS) / _FULL_WORDS
     if sentence.words > _LONGEST_WORDS:
         fullness *= _LONGEST_WORDS / sentence.words
-    first = next(each.message for each in sentences if not each.is_phatic)
     bonus = _EXACT * min(sentence.exact, 3) + _OPENING * (sentence.message == first)
     return weight * fullness * (1 + bonus)
 

@@ -31,13 +31,14 @@ from recollect.engine.save import Save, Saved, save_within
 from recollect.engine.secrets import BLOT, redacted
 from recollect.engine.spaces import Heartbeat
 from recollect.errors import NotFound, Unavailable
-from recollect.models.chat import Question, Route
+from recollect.models.chat import Question, Route, storable
 from recollect.models.faults import NotUnderstood
 from recollect.store import jobs, lessons, sources, threads
 from recollect.store.lessons import Candidate as Row
 from recollect.store.lessons import Lesson
 
 _MOST_ATTEMPTS = 5
+_LONGEST_CATEGORY = 100
 _BATCH = 50
 
 _log = structlog.get_logger(__name__)
@@ -127,7 +128,7 @@ def read_candidates(text: str) -> list[Candidate]:
     while at >= 0:
         try:
             value, end = decoder.raw_decode(text, at)
-        except ValueError:
+        except (ValueError, RecursionError):
             at = text.find("{", at + 1)
             continue
         candidate = _read(value)
@@ -144,15 +145,18 @@ def _read(value: Any) -> Candidate | None:
         return None
     told = cast("dict[str, Any]", value)
     content, quote = told.get("content"), told.get("quote")
-    if not isinstance(content, str) or not isinstance(quote, str) or not content.strip():
+    if not isinstance(content, str) or not isinstance(quote, str):
+        return None
+    content = storable(content).strip()
+    if not content:
         return None
     category, summary = told.get("category"), told.get("summary")
     return Candidate(
-        content.strip().replace("\0", ""),
-        category if isinstance(category, str) else "fact",
-        quote.replace("\0", ""),
+        content,
+        storable(category)[:_LONGEST_CATEGORY] if isinstance(category, str) else "fact",
+        storable(quote),
         None,
-        summary if isinstance(summary, str) else None,
+        storable(summary)[:LONGEST] if isinstance(summary, str) else None,
     )
 
 
@@ -322,12 +326,14 @@ async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved | 
         if not await lessons.hold(db, workspace_id, row.id):
             return None
         thread = ask.thread and await threads.find(db, caller, ask.thread, engine.now())
+        if row.thread_id:
+            # What was said among the members of a project stays among them, though its thread has
+            # ended or its speaker has left them.
+            project_id = await threads.project_of(db, workspace_id, row.thread_id)
+            caller = replace(caller, project_id=project_id)
+            ask = replace(ask, scope=Scope.PROJECT if project_id else ask.scope)
         if thread is None:
             ask = replace(ask, thread=None)  # its time was up meanwhile
-        elif thread.project_id:
-            # What was said among the members of a project stays among them.
-            caller = replace(caller, project_id=thread.project_id)
-            ask = replace(ask, scope=Scope.PROJECT)
         saved = await save_within(engine, db, caller, ask, embedded)
         if thread and saved.is_new:
             await sources.add(

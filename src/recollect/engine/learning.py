@@ -21,6 +21,7 @@ HELD = timedelta(minutes=3)
 
 # More than this of one message is a document, and documents are not what somebody said.
 _LONGEST = 20_000
+_LONGEST_SECRET = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Said:
 
 def lesson_of(caller: Caller, said: Said) -> Lesson:
     """The lesson to queue: our own fence stripped, secrets blotted out before they are stored."""
-    text = redacted(unfenced(said.text))[:_LONGEST]
+    # What is cut off is not looked through; a secret that begins before the cut is seen as one.
+    text = redacted(unfenced(said.text)[: _LONGEST + _LONGEST_SECRET])[:_LONGEST]
     return Lesson(
         id=uuid4(),
         dedupe_key=said.key,

@@ -77,6 +77,8 @@ class Save:
     said_at: datetime | None = None
     # Who sees it. A project or an agent is the one that the caller is in.
     scope: Scope = Scope.WORKSPACE
+    # Of a project's thread it is the project's: nobody else has heard what was said there.
+    stays_in_project: bool = False
     # What is to be learnt from the act that made it: queued in the same transaction.
     lesson: Lesson | None = None
 
@@ -107,6 +109,9 @@ async def save_within(
     """As `save`, in a transaction that is under way, with what was embedded before it began."""
     _check_scope(caller, ask)
     thread = await _thread(engine, db, caller, ask)
+    if ask.stays_in_project and thread and thread.project_id:
+        caller = replace(caller, project_id=thread.project_id)
+        ask = replace(ask, scope=Scope.PROJECT)
     if ask.lesson:
         await learn_from(engine, db, caller, ask.lesson)
     if ask.returns_twin:

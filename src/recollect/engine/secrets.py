@@ -5,10 +5,11 @@ import re
 BLOT = "[redacted]"
 
 # Keys and tokens as their makers shape them, private keys, and whatever is introduced as a secret.
+# The parts of one are counted, or a text of nothing but beginnings would be read from each of them.
 _SHAPES = re.compile(
     r"""
     -----BEGIN[ A-Z]*PRIVATE\ KEY-----.*?(?:-----END[ A-Z]*PRIVATE\ KEY-----|\Z)
-    | \b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{16,}
+    | \b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_]){0,12}[A-Za-z0-9]{16,}
     | \b(?:ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abprs]|hf|npm|pypi)[-_][A-Za-z0-9_-]{16,}
     | \bAKIA[0-9A-Z]{16}\b
     | \bAIza[0-9A-Za-z_-]{35}\b

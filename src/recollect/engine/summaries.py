@@ -3,8 +3,8 @@
 Ours stands in when there is no model or it fails, and then the reason is kept with the summary.
 """
 
+import asyncio
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,8 +24,9 @@ GIVEN = "given"
 
 # Enough for any stretch of twenty messages; of longer ones a model sees the beginning of each.
 _MOST_CHARACTERS = 24_000
+# More than this of one message is a document, and what is said stands at its beginning.
+_LONGEST_SAID = 20_000
 _DEADLINE = timedelta(seconds=30)
-_FENCE = re.compile(r"^\s*```(?:json)?\s*|\s*```\s*$")
 _ASK = """\
 Summarise the conversation below in two to four plain sentences, in its own language, for somebody \
 who will look it up months later. Say who said, asked, decided or promised what. Keep every \
@@ -55,7 +56,7 @@ class _Typed(BaseModel):
 async def summarise(engine: Engine, workspace_id: WorkspaceId, said: Sequence[Message]) -> Summary:
     """What these messages say, in a few sentences; never empty."""
     # What we told a model and somebody repeats is known: summarised, it would be learnt again.
-    lines = [Line(speaker_of(each), unfenced(each.content)) for each in said]
+    lines = [Line(speaker_of(each), unfenced(each.content)[:_LONGEST_SAID]) for each in said]
     route = engine.chats.find(engine.summary_model) if engine.summary_model else None
     route = route or engine.chats.background
     reason = None
@@ -76,7 +77,9 @@ async def summarise(engine: Engine, workspace_id: WorkspaceId, said: Sequence[Me
         except (Unavailable, NoSummary) as failure:
             # The kind and our own words, never the model's: those may hold anything.
             reason = f"{type(failure).__name__}: {failure}"
-    return Summary(summary_of(lines) or _bare(said), LOCAL, reason)
+    # Long ones take seconds, in which everybody else would wait.
+    text = await asyncio.to_thread(summary_of, lines)
+    return Summary(text or _bare(said), LOCAL, reason)
 
 
 def speaker_of(message: Message) -> str:
@@ -93,10 +96,9 @@ def _checked(text: str, *, is_whole: bool) -> str:
     """The summary in a model's answer: in JSON as asked, fenced or not."""
     if not is_whole:
         raise NoSummary("The answer was cut off.")
-    bare = _FENCE.sub("", text)
-    begin, end = bare.find("{"), bare.rfind("}")
+    begin, end = text.find("{"), text.rfind("}")
     try:
-        typed = _Typed.model_validate(json.loads(bare[begin : end + 1]))
+        typed = _Typed.model_validate(json.loads(text[begin : end + 1]))
     except (ValueError, ValidationError):
         raise NoSummary("The answer was no summary.") from None
     if "\0" in typed.summary or any("\ud800" <= letter <= "\udfff" for letter in typed.summary):

@@ -7,12 +7,12 @@ what the client sees, each in the spelling of its route.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 from uuid import uuid4
 
 import structlog
@@ -40,7 +40,7 @@ from recollect.engine.prompt import composed, text_of, user_places
 from recollect.engine.rounds import MOST_KEPT, Call, Round, assistant, tool_result, whole
 from recollect.errors import NotFound, Unavailable
 from recollect.models import sse
-from recollect.models.chat import CHAT, Answer, Route, Usage, usage_of
+from recollect.models.chat import CHAT, Answer, Route, Usage, storable, usage_of
 from recollect.models.faults import NotUnderstood, TooSlow
 from recollect.store import injections
 from recollect.store.injections import Hidden, Injection
@@ -48,6 +48,7 @@ from recollect.store.lessons import Lesson
 from recollect.store.pool import Db, together
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 # The model is asked this often in one turn; in the last round it has no tools left and must answer.
 MOST_ROUNDS = 5
@@ -219,7 +220,7 @@ class _Turn:
             is_done = True
         finally:
             # Whatever happened, and though the client may be gone.
-            await asyncio.shield(self._end(entry, is_done=is_done))
+            await self._end(entry, is_done=is_done)
 
     @property
     def _messages(self) -> list[Object]:
@@ -335,21 +336,28 @@ class _Turn:
     async def _end(self, entry: Entry | None, *, is_done: bool) -> None:
         if entry is None:
             return
-        await self._settled()
         try:
-            async with self._engine.writing(self._caller) as db:
-                await close_entry(self._engine, db, entry, self._usage, is_done=is_done)
-                message = await self._answered(db, is_done=is_done)
-                outcome = await self._outcome(db) if is_done else None
+            message, outcome = await _to_its_end(self._record(entry, is_done=is_done))
         except (Unavailable, NotFound):  # or the thread was deleted while the model spoke
             _log.warning("turn.unrecorded")
             return
         if message:
             await self._sink.kept(message, outcome)
 
+    async def _record(self, entry: Entry, *, is_done: bool) -> tuple[Message | None, Lesson | None]:
+        await self._settled()
+        async with self._engine.writing(self._caller) as db:
+            await close_entry(self._engine, db, entry, self._usage, is_done=is_done)
+            message = await self._answered(db, is_done=is_done)
+            return message, await self._outcome(db) if is_done else None
+
+    @property
+    def _own_words(self) -> str:
+        """What the model said, without what of ours it repeats: it is learnt from, later."""
+        return unfenced(storable(self._said)).strip()
+
     async def _answered(self, db: Db, *, is_done: bool) -> Message | None:
-        # Without what of ours it repeats: a conversation is summarised, and so learnt from, later.
-        said = unfenced(self._said).strip()
+        said = self._own_words
         if not said:
             return None
         about: Object = {"model": self._route.model} | ({} if is_done else {"incomplete": True})
@@ -365,7 +373,7 @@ class _Turn:
 
     async def _outcome(self, db: Db) -> Lesson | None:
         """Queue what such a turn has come to; held where somebody waits to take it at once."""
-        text = unfenced(self._said).strip()
+        text = self._own_words
         if not self._context.learns or not kinds.has_outcome(self._ask.kind, text):
             return None
         said = Said(
@@ -388,8 +396,9 @@ class _Turn:
         if not offered and not self._ask.is_translated:
             await self._relay(body)
             return
+        # Asked again without our tools, a refusal of tools is about the client's own.
+        self._ours = builtins.NAMES if offered else frozenset()
         if offered:
-            self._ours = builtins.NAMES
             theirs = cast("list[Object]", body.get("tools") or [])
             body = {**body, "tools": [*theirs, *offered]}
         if body.get("stream"):
@@ -438,7 +447,8 @@ class _Turn:
     def _encoded(self, body: Object) -> bytes:
         if body is self._ask.body and self._ask.raw:
             return self._ask.raw
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        told = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+        return told.encode("utf-8", "replace")
 
     def _begun(self, answer: Answer) -> Begun:
         return Begun(answer.status, answer.headers, self._remembered)
@@ -649,6 +659,20 @@ async def _heard_to_the_end(answer: Answer) -> None:
         async with asyncio.timeout(_FAREWELL_SECONDS):
             async for _ in answer.chunks:
                 pass
+
+
+async def _to_its_end(act: Coroutine[Any, Any, T]) -> T:
+    """What it comes to. Who is told to stop meanwhile does, after it: nobody else waits for it."""
+    task = asyncio.create_task(act)
+    stopped: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as told:
+            stopped = told
+    if stopped and not task.cancelled() and task.exception() is None:
+        raise stopped
+    return task.result()
 
 
 def _model(body: Object) -> str | None:

@@ -185,6 +185,11 @@ async def _one_by_one(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield event
 
 
+def storable(text: str) -> str:
+    """What a model said as a database keeps it: without NUL, and without half a letter."""
+    return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
+
+
 def usage_of(told: Any) -> Usage:
     """The `usage` of an answer; whatever is no number counts as nothing."""
     if not isinstance(told, dict):

@@ -41,9 +41,7 @@ _ENTRY = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _ITEM = re.compile(r'^\{"id": "mem_.*\}$', re.MULTILINE)
-_FENCE = re.compile(
-    r"\s*<recollect-memory-(?P<s>[0-9a-f]+)>.*?</recollect-memory-(?P=s)>", re.DOTALL
-)
+_FENCE = re.compile(r"<recollect-memory-[0-9a-f]+>")
 
 _WHO_I_AM = (
     "I am recollect-librarian: no language model, only a librarian. I keep what you tell me to "
@@ -85,7 +83,7 @@ class Librarian:
         if path != CHAT or not messages:
             yield _refusal("`messages` must be a list of messages that is not empty.")
             return
-        wanted = cast("Object", request.get("response_format") or {}).get("type", "text")
+        wanted = _object(request.get("response_format")).get("type", "text")
         if wanted != "text":
             yield _refusal(f"{NAME} is no language model and cannot write JSON to a schema.")
             return
@@ -98,7 +96,7 @@ class Librarian:
         }
         usage = _usage(messages, reply)
         if request.get("stream"):
-            options = cast("Object", request.get("stream_options") or {})
+            options = _object(request.get("stream_options"))
             shown = usage if options.get("include_usage") else None
             yield Answer(200, {"content-type": "text/event-stream"}, _stream(head, reply, shown))
         else:
@@ -124,12 +122,12 @@ def answer(
     """What the librarian says, or which tool it calls first."""
     last = max((i for i, each in enumerate(messages) if each.get("role") == "user"), default=-1)
     prompt = "\n".join(_text(each.get("content")) for each in messages)
-    said = _FENCE.sub("", _text(messages[last].get("content"))).strip() if last >= 0 else ""
+    said = _own_words(_text(messages[last].get("content"))) if last >= 0 else ""
     results = [each for each in messages[last + 1 :] if each.get("role") == "tool"]
     if results:
         return _Reply(_report([_text(each.get("content")) for each in results], _known(prompt)))
     if isinstance(choice, dict):
-        function = cast("Object", cast("Object", choice).get("function") or {})
+        function = _object(cast("Object", choice).get("function"))
         return _Reply(call=(str(function.get("name")), {}))
     save = next((name for name in _SAVE if name in offered), None)
     recall = next((name for name in _RECALL if name in offered), None)
@@ -176,9 +174,27 @@ def _quoted(found: Sequence[Object]) -> str:
 
 
 def _known(prompt: str) -> dict[str, Object]:
-    """The memories that stand in the prompt, by id."""
-    found = [json.loads(item) for item in _ITEM.findall(prompt)]
-    return {each["id"]: each for each in found}
+    """The memories that stand in the prompt, by id; or what somebody wrote that looks like one."""
+    known: dict[str, Object] = {}
+    for item in _ITEM.findall(prompt):
+        with contextlib.suppress(ValueError, RecursionError):
+            told = {name: str(value) for name, value in json.loads(item).items()}
+            known[told["id"]] = {"text": "", **told}
+    return known
+
+
+def _own_words(text: str) -> str:
+    """What the user said, without the memories that stand behind it."""
+    kept: list[str] = []
+    done = 0
+    while begun := _FENCE.search(text, done):
+        end = f"</{begun.group()[1:]}"
+        closed = text.find(end, begun.end())
+        if closed < 0:
+            break
+        kept.append(text[done : begun.start()])
+        done = closed + len(end)
+    return "".join([*kept, text[done:]]).strip()
 
 
 def _sentence(text: str) -> str:
@@ -204,11 +220,16 @@ def _messages(request: Any) -> list[Object]:
     return [cast("Object", each) for each in cast("list[Any]", found) if isinstance(each, dict)]
 
 
+def _object(found: Any) -> Object:
+    return cast("Object", found) if isinstance(found, dict) else {}
+
+
 def _offered(request: Object) -> list[str]:
     if request.get("tool_choice") == "none":
         return []
-    tools = cast("list[Object]", request.get("tools") or [])
-    functions = [cast("Object", tool.get("function") or {}) for tool in tools]
+    found = request.get("tools")
+    tools = cast("list[Any]", found) if isinstance(found, list) else []
+    functions = [_object(_object(tool).get("function")) for tool in tools]
     return [str(function.get("name")) for function in functions]
 
 

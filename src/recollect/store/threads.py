@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from recollect.domain import (
     Caller,
     Json,
+    ProjectId,
     Ref,
     StateVersion,
     Thread,
@@ -189,6 +190,19 @@ async def hold(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> bool:
     """Keep the thread from being deleted until the transaction ends; False when it is gone."""
     cursor = await db.execute(_HOLD, {"workspace_id": workspace_id, "id": thread_id})
     return await cursor.fetchone() is not None
+
+
+_PROJECT_OF = """
+    SELECT t.project_id FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND t.id = %(id)s
+"""
+
+
+async def project_of(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> ProjectId | None:
+    """Of which project a thread is, whoever may see it and whether its time is up or not."""
+    cursor = await db.execute(_PROJECT_OF, {"workspace_id": workspace_id, "id": thread_id})
+    row = await cursor.fetchone()
+    return row[0] if row else None
 
 
 _PAGE = f"""

@@ -2,13 +2,18 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from recollect.domain import Right
+from recollect.domain import Filter, ProjectId, Right
+from recollect.engine.change import ListMemories, list_memories
 from recollect.engine.documents import keep_artifact
+from recollect.engine.threads import OpenThread, open_thread
 from tests.doors.router.conftest import Object, Routed
+from tests.support.alumia import colleague, new_project
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for
 from tests.support.papers import upload, work
@@ -407,3 +412,16 @@ async def test_R005_R006_N18_one_call_answers_memories_chunks_and_artifacts(
         ("cart_", "artifact, c.md", "C"),
         ("mem_", "memory, fact", "A"),
     ]
+
+
+async def test_what_is_saved_in_a_project_s_thread_is_the_project_s(routed: Routed) -> None:
+    project = ProjectId(UUID(await new_project(routed.engine, routed.caller)))
+    inside = replace(routed.caller, project_id=project)
+    thread = await open_thread(routed.engine, inside, OpenThread(agent=None))
+    routed.upstream.script = [Say(None, [Call(SAVE, {"content": "The merger is with Initech."})])]
+
+    await routed.chat("Note it.", headers={"X-Recollect-Thread": f"chat_{thread.code}"})
+
+    for who, seen in ((routed.caller, 1), (await colleague(routed.engine, routed.caller), 0)):
+        found = await list_memories(routed.engine, who, ListMemories(limit=5, wanted=Filter()))
+        assert len(found.memories) == seen

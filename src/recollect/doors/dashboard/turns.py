@@ -84,7 +84,7 @@ class _PageSink(Sink):
 
     def tell(self, name: str, data: Any) -> None:
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-        self._events.put_nowait(f"event: {name}\ndata: {text}\n\n".encode())
+        self._events.put_nowait(f"event: {name}\ndata: {text}\n\n".encode("utf-8", "replace"))
 
     async def welcome(self) -> None:
         """A temporary turn is kept nowhere; its question is told as it was asked."""

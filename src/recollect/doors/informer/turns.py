@@ -86,4 +86,4 @@ class _Turn:
 
     def _tell(self, kind: str, **more: Any) -> None:
         frame = json.dumps({"type": kind, **more}, ensure_ascii=False)
-        self._events.put_nowait(f"data: {frame}\n\n".encode())
+        self._events.put_nowait(f"data: {frame}\n\n".encode("utf-8", "replace"))

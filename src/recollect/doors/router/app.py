@@ -3,7 +3,7 @@
 import base64
 import re
 import struct
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from recollect.doors.front import MIB, Door, bearer
 from recollect.doors.furnish import BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.router import responses, workspaces
-from recollect.doors.router.body import Sent, takes
+from recollect.doors.router.body import Object, Sent, object_in, objects_in, takes
 from recollect.doors.router.errors import ErrorObject, answer
 from recollect.doors.router.headers import ask_of
 from recollect.doors.router.sinks import ChatSink, TurnResponse
@@ -79,20 +79,23 @@ async def chat_completions(
 ) -> Response:
     """Chat completions, streamed or not; whatever is not ours passes through."""
     raw, body = sent
-    check_messages(body.get("messages"))
+    check_chat(body)
     ask = ask_of(request.headers, raw, body)
     return TurnResponse(
         lambda sink: run_turn(engine, caller, ask, sink), lambda line: ChatSink(line, ask.body)
     )
 
 
-def check_messages(messages: Any) -> None:
-    """Raise `Invalid` unless these are messages; what is in them is the upstream's to judge."""
-    if not isinstance(messages, list) or not messages:
+def check_chat(body: Object) -> None:
+    """Raise `Invalid` unless what we read has its form; what it says is the upstream's to judge."""
+    if not body.get("messages"):
         raise Invalid("`messages` must be a list that is not empty.", field="messages")
-    for message in messages:  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(message, dict):
-            raise Invalid("`messages` must hold objects.", field="messages")
+    for message in objects_in(body, "messages"):
+        if not isinstance(message.get("role"), str):
+            raise Invalid("Each of `messages` must have a `role`.", field="messages")
+        objects_in(message, "tool_calls")
+    objects_in(body, "tools")
+    object_in(body, "stream_options")
 
 
 class ModelShown(BaseModel):

@@ -21,6 +21,25 @@ async def _body(request: Request) -> tuple[bytes, Object]:
 Sent = Annotated[tuple[bytes, Object], Depends(_body)]
 
 
+def objects_in(body: Object, name: str) -> list[Object]:
+    """The list of objects under a name, empty where there is none; raise `Invalid` for another."""
+    found: Any = body.get(name) or []
+    if not isinstance(found, list):
+        raise Invalid(f"`{name}` must be a list.", field=name)
+    items = cast("list[Any]", found)
+    if not all(isinstance(each, dict) for each in items):
+        raise Invalid(f"`{name}` must hold objects.", field=name)
+    return items
+
+
+def object_in(body: Object, name: str) -> Object:
+    """The object under a name, empty where there is none; raise `Invalid` for anything else."""
+    found: Any = body.get(name) or {}
+    if not isinstance(found, dict):
+        raise Invalid(f"`{name}` must be an object.", field=name)
+    return cast("Object", found)
+
+
 def takes(**properties: Object) -> Object:
     """The part of the OpenAPI document that says what a route reads of a body it passes on."""
     schema = {"type": "object", "properties": properties, "additionalProperties": True}

@@ -28,9 +28,12 @@ from recollect.engine.responses import (
 )
 from recollect.engine.turn import Begun, Mode, Piece, Ran, run_turn
 from recollect.errors import Invalid
+from recollect.models.chat import storable
 
 Object = dict[str, Any]
 Keep = Callable[[Object], Awaitable[None]]
+# The events after which nothing comes.
+_ENDS = {"response.completed", "response.incomplete"}
 
 router = new_router(ErrorObject, 502, 504)
 
@@ -224,6 +227,7 @@ class ResponseSink(ClosingSink):
         self._number = 0
         self._items = 0
         self._is_streaming = False
+        self._is_over = False
         self._events: list[bytes] = []
 
     async def refused(self, begun: Begun, body: bytes) -> None:
@@ -316,6 +320,7 @@ class ResponseSink(ClosingSink):
         }
 
     def _say(self, text: str) -> None:
+        text = storable(text)
         if self._text is None:
             self._text = {
                 "id": self._item_id("msg"),
@@ -333,7 +338,7 @@ class ResponseSink(ClosingSink):
     def _called(self, deltas: list[Object]) -> None:
         for delta in deltas:
             function = cast("Object", delta.get("function") or {})
-            arguments = function.get("arguments") or ""
+            arguments = storable(str(function.get("arguments") or ""))
             if delta["index"] not in self._calls:
                 self._close_text()
                 new: Object = {
@@ -404,12 +409,13 @@ class ResponseSink(ClosingSink):
             told = encoded({"type": kind, "sequence_number": self._number, **fields})
             self._number += 1
             self._events.append(b"event: " + kind.encode() + b"\ndata: " + told + b"\n\n")
+            self._is_over = kind in _ENDS
 
     async def _flush(self) -> None:
         """Events that belong together go out together."""
         if self._events:
             told, self._events = b"".join(self._events), []
-            await self._line.write(told)
+            await self._line.write(told, is_last=self._is_over)
 
 
 def _text_part(text: str) -> Object:

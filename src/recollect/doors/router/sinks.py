@@ -10,12 +10,13 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from recollect.doors.front import Reply
+from recollect.doors.front import BROKEN, Reply
 from recollect.doors.router.errors import answer
 from recollect.doors.router.headers import downward
 from recollect.engine.turn import Begun, Piece, Ran, Sink
 from recollect.errors import Failure
 from recollect.logs import frames
+from recollect.models import sse
 
 Object = dict[str, Any]
 
@@ -39,11 +40,14 @@ class Line:
         self._spoke = 0.0
         self.is_begun = False
         self.is_streaming = False
+        # Whether the client has had all of it, though the turn may have something left to do.
+        self.is_complete = False
 
     async def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """A complete answer."""
         length = {"content-length": str(len(body))}
         await self._start(status, {"content-type": "application/json", **headers, **length})
+        self.is_complete = True
         await self._send({"type": "http.response.body", "body": body})
 
     async def begin(self, headers: Mapping[str, str]) -> None:
@@ -52,9 +56,10 @@ class Line:
         await self._start(200, {**_EVENTS, **headers})
         await self.write(b"")
 
-    async def write(self, event: bytes) -> None:
+    async def write(self, event: bytes, *, is_last: bool = False) -> None:
         """One event, or bytes of one, as they are."""
         async with self._lock:
+            self.is_complete = self.is_complete or is_last
             self._spoke = asyncio.get_running_loop().time()
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
 
@@ -99,18 +104,20 @@ class TurnResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the turn; what fails before the first byte is raised and answered by the door."""
-        del scope
         line = Line(send)
         sink = self._sink(line)
         turn = asyncio.ensure_future(self._run(sink))
         gone = asyncio.create_task(_gone(receive))
         heart = asyncio.create_task(line.keep_alive())
+        is_over = False
         try:
             await asyncio.wait({turn, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not turn.done():
+            # Clients hang up when they have heard the end: what is left to do is writing it down.
+            if not turn.done() and not line.is_complete:
                 turn.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await turn
+                is_over = True
         except Exception as error:
             if not line.is_begun:
                 raise
@@ -120,6 +127,8 @@ class TurnResponse(Response):
         finally:
             for task in (turn, gone, heart):
                 task.cancel()
+        if not is_over and not line.is_complete:
+            scope["state"][BROKEN] = True
         if line.is_streaming:
             await line.end()
 
@@ -159,11 +168,10 @@ class ChatSink(ClosingSink):
 
     async def chunks(self, pieces: Sequence[Piece]) -> None:
         """Pieces of it, in one go."""
-        await self._line.write(
-            b"".join(
-                event(piece.chunk or {}) if piece.raw is None else piece.raw for piece in pieces
-            )
+        told = b"".join(
+            event(piece.chunk or {}) if piece.raw is None else piece.raw for piece in pieces
         )
+        await self._line.write(told, is_last=any(_is_end(piece) for piece in pieces))
 
     async def ran(self, ran: Ran) -> None:
         """A built-in tool leaves no trace here."""
@@ -175,7 +183,7 @@ class ChatSink(ClosingSink):
         await self._line.write(event({**head, "choices": [choice]}))
         if self._wants_usage and usage:
             await self._line.write(event({**head, "choices": [], "usage": usage}))
-        await self._line.write(b"data: [DONE]\n\n")
+        await self._line.write(b"data: [DONE]\n\n", is_last=True)
 
     async def failed(self, reply: Reply) -> None:
         """The way to fail after the headers that every client understands."""
@@ -183,13 +191,18 @@ class ChatSink(ClosingSink):
 
 
 def encoded(value: Any) -> bytes:
-    """Compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """Compact JSON; half a letter, which a model may end in, is none."""
+    told = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return told.encode("utf-8", "replace")
 
 
 def event(value: Object) -> bytes:
     """One data event."""
     return b"data: " + encoded(value) + b"\n\n"
+
+
+def _is_end(piece: Piece) -> bool:
+    return piece.chunk is None and piece.raw is not None and sse.data(piece.raw) == sse.DONE
 
 
 def _is_object(body: bytes) -> bool:

@@ -4,9 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
+from recollect.doors.router.body import Object, object_in, objects_in
 from recollect.errors import Invalid
-
-Object = dict[str, Any]
 
 # Told in other words below, or of no meaning to a chat completion.
 _TRANSLATED = {
@@ -36,7 +35,10 @@ def messages_of(items: Sequence[Object]) -> list[Object]:
     for item in items:
         match item.get("type", "message"):
             case "message":
-                made.append({"role": item.get("role", "user"), "content": _content(item)})
+                role = item.get("role", "user")
+                if not isinstance(role, str):
+                    raise Invalid("The `role` of an item must be a text.", field="input")
+                made.append({"role": role, "content": _content(item)})
             case "function_call":
                 _called(made, item, str(item.get("call_id")))
             case "function_call_output":
@@ -68,13 +70,13 @@ def chat_body(body: Object, messages: Sequence[Object]) -> Object:
     effort = _within(body, "reasoning").get("effort")
     if effort:
         made["reasoning_effort"] = effort
-    text_format = cast("Object", _within(body, "text").get("format") or {})
+    text_format = object_in(_within(body, "text"), "format")
     if text_format.get("type") == "json_schema":
         schema = {name: value for name, value in text_format.items() if name != "type"}
         made["response_format"] = {"type": "json_schema", "json_schema": schema}
     elif text_format.get("type", "text") != "text":
         made["response_format"] = text_format
-    tools = [_tool(tool) for tool in cast("list[Any]", body.get("tools") or [])]
+    tools = [_tool(tool) for tool in objects_in(body, "tools")]
     if tools:
         made["tools"] = tools
     choice = body.get("tool_choice")
@@ -93,8 +95,7 @@ def _within(body: Object, name: str) -> Object:
     return cast("Object", found) if isinstance(found, dict) else {}
 
 
-def _tool(tool: Any) -> Object:
-    told = cast("Object", tool) if isinstance(tool, dict) else {}
+def _tool(told: Object) -> Object:
     if told.get("type") != "function":
         raise Invalid("`tools` may hold functions only.", field="tools")
     function = {
@@ -109,8 +110,8 @@ def _content(item: Object) -> Any:
     content = item.get("content")
     if not isinstance(content, list):
         return content
-    parts = cast("list[Object]", content)
-    if all(part.get("type") in _PARTS for part in parts) and item.get("role") != "user":
+    parts = objects_in(item, "content")
+    if all(str(part.get("type")) in _PARTS for part in parts) and item.get("role") != "user":
         return "".join(str(part.get("text") or "") for part in parts)
     return [_part(part) for part in parts]
 
