@@ -262,6 +262,12 @@ class Filter:
         """Whether it leaves every side open."""
         return self == Filter(uncategorised=self.uncategorised)
 
+    @property
+    def is_of_thread_alone(self) -> bool:
+        """Whether it asks for one thread's, and leaves every other side open."""
+        alone = Filter(thread_id=self.thread_id, uncategorised=self.uncategorised)
+        return self.thread_id is not None and self == alone
+
 
 ANY = Filter()
 

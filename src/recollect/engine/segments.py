@@ -161,7 +161,8 @@ async def search_made(
     check_query(query)
     # Before the transaction: no connection is held while a model thinks.
     asked = await spaces.embed_query(engine, caller.workspace_id, query)
-    async with engine.searching(caller, is_filtered=True) as db:
+    # Every search in a chat has the same plan.
+    async with engine.searching(caller) as db:
         located = await located_thread(engine, db, caller, thread)
         ask = Recall(query=query, limit=limit, wanted=Filter(thread_id=located.id))
         recalled = await recall_within(engine, db, caller, ask, asked)

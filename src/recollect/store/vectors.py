@@ -156,6 +156,8 @@ _SCANNED = f"""
 _FIRST = "ORDER BY distance LIMIT %(limit)s"
 _EXACT = f"WITH near AS ({_SCANNED} {_FIRST})"
 _EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST})"
+# Of one conversation, as every search in a chat is: spared the rest of `MATCHES` too.
+_EXACT_IN_THREAD = f"WITH near AS ({_SCANNED} AND m.thread_id = %(thread_id)s {_FIRST})"
 
 # By the workspace's own index. Its predicate is proven only by literals, so workspace and
 # generation stand in the text, and so must the dimension. What is not alive is passed over while
@@ -246,7 +248,7 @@ async def _prepared(
 ) -> sql.SQL | sql.Composed:
     """The statement that finds what is near, by the index where that loses nothing."""
     if not (point.is_indexed and wanted.is_open and view == CURRENT):
-        return sql.SQL(f"{_EXACT if wanted.is_open else _EXACT_MATCHING} {answer}")
+        return sql.SQL(f"{_exact(wanted)} {answer}")
     effort = min(max(2 * limit, _LEAST_EFFORT), _MOST_EFFORT)
     await db.execute(_READ_ON, {"effort": effort})
     return sql.SQL(f"{_BY_INDEX} {answer}").format(
@@ -254,6 +256,12 @@ async def _prepared(
         workspace_id=sql.Literal(caller.workspace_id),
         generation=sql.Literal(point.generation),
     )
+
+
+def _exact(wanted: Filter) -> LiteralString:
+    if wanted.is_open:
+        return _EXACT
+    return _EXACT_IN_THREAD if wanted.is_of_thread_alone else _EXACT_MATCHING
 
 
 def _values(
