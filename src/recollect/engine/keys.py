@@ -14,6 +14,7 @@ from argon2 import PasswordHasher, Type
 
 from recollect.domain import NOWHERE, Caller, KeyId, OrgId, Right, UserId, WorkspaceId
 from recollect.engine.core import Clock, Engine
+from recollect.engine.named import workspace_named
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated, Unavailable
 from recollect.store import events, identity
 from recollect.store.identity import KeyRecord, Workspace
@@ -126,24 +127,13 @@ def _caller(record: KeyRecord) -> Caller:
 
 async def operator(engine: Engine) -> Caller:
     """Whoever runs the house, in its default workspace: for those at its own machine."""
-    async with engine.pool.everywhere() as db:
-        found = _one(await identity.find_workspace(db, None))
-        user_id = await identity.admin_of(db, found.org_id)
-        if user_id is None:
-            raise NotFound("user")
-    return Caller(
-        org_id=found.org_id,
-        user_id=user_id,
-        workspace_id=found.id,
-        rights=frozenset(Right),
-        label="operator",
-    )
+    return await steward(engine, None, "operator")
 
 
-async def steward(engine: Engine, workspace_id: WorkspaceId, label: str) -> Caller:
-    """Who does what a workspace's jobs do: in the name of its org, with every right there."""
+async def steward(engine: Engine, workspace_id: WorkspaceId | None, label: str) -> Caller:
+    """Who acts for a workspace, or for the default one: in its org's name, with every right."""
     async with engine.pool.everywhere() as db:
-        found = _one(await identity.find_workspace(db, str(workspace_id)))
+        found = await workspace_named(db, str(workspace_id) if workspace_id else None)
         user_id = await identity.admin_of(db, found.org_id)
     if user_id is None:
         raise NotFound("user")
@@ -174,7 +164,7 @@ async def create_key(
     the org, and in whichever workspace is active.
     """
     async with engine.pool.everywhere() as db:
-        found = _one(await identity.find_workspace(db, workspace, within))
+        found = await workspace_named(db, workspace, within)
         user_id = await (
             identity.find_user(db, found.org_id, user)
             if user
@@ -334,11 +324,3 @@ def _spelt(spelling: str) -> tuple[str, str]:
 
 def _digest(presented: str) -> bytes:
     return hashlib.sha256(presented.encode("utf-8", "surrogatepass")).digest()
-
-
-def _one(found: Sequence[Workspace]) -> Workspace:
-    if not found:
-        raise NotFound("workspace")
-    if len(found) > 1:
-        raise Conflict("More than one workspace has that name. Use its id.")
-    return found[0]
