@@ -15,6 +15,7 @@ from playwright.sync_api import Browser
 from recollect.models import librarian
 from recollect.models.chats import Chats
 from tests.support.chromium import browser as open_browser
+from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
 from tests.support.house import only
 from tests.support.live import on_a_port
@@ -50,7 +51,9 @@ def model() -> Endpoint:
 
 
 @pytest.fixture(scope="session")
-def site(database_url: str, embedder: StubEmbedder, model: Endpoint) -> Generator[Site]:
+def site(databases: TestDatabases, embedder: StubEmbedder, model: Endpoint) -> Generator[Site]:
+    # Of its own: its worker and its clock are real, and would see to what other tests leave waiting.
+    database_url = databases.clone()
     with on_a_port(model) as upstream:
 
         def chats() -> Chats:
