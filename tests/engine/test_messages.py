@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import LiteralString
+from uuid import UUID
 
 import pytest
 
-from recollect.domain import Caller, Ref, Right, Thread
+from recollect.domain import Caller, ProjectId, Ref, Right, Scope, Thread
 from recollect.engine.core import Engine
 from recollect.engine.messages import (
     MOST_AT_ONCE,
@@ -24,12 +26,16 @@ from recollect.engine.messages import (
     get_message,
     list_messages,
 )
+from recollect.engine.remembering import Remember, remember
+from recollect.engine.save import Save, save
 from recollect.engine.segments import MakeMemory, make_memory
+from recollect.engine.shelf import examine
 from recollect.engine.threads import OpenThread, close_thread, get_thread, open_thread
 from recollect.errors import Denied, Invalid, NotFound, TooLarge
 from recollect.models.registry import Embedders
+from recollect.store import segments
 from recollect.store.pool import Pool
-from tests.support.alumia import colleague
+from tests.support.alumia import colleague, new_project
 from tests.support.chats import new_chat, say
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
@@ -416,3 +422,27 @@ async def test_a_message_tells_of_its_memory_whom_it_shows_that_to(
     told = [each.memory_code for each in (await listed(engine, caller, chat)).messages]
 
     assert told == [made.memory.code if is_told else None, None]
+
+
+async def test_what_was_said_in_a_project_is_shown_with_no_memory_to_those_outside(
+    engine: Engine, caller: Caller
+) -> None:
+    project = ProjectId(UUID(await new_project(engine, caller)))
+    thread = await open_thread(engine, replace(caller, project_id=project), OpenThread(agent=None))
+    [said] = await say(engine, caller, thread, "The merger is with Initech.")
+    inside = replace(caller, thread_id=thread.id)
+    outsider = await colleague(engine, caller)
+    public = await save(engine, caller, Save("There is a merger."))
+    async with engine.writing(caller) as db:
+        await segments.link(db, caller.workspace_id, public.memory.id, [said.id])
+
+    kept = await remember(engine, inside, Remember(message=f"msg_{said.code}"))
+
+    assert kept.memory.scope is Scope.PROJECT
+    with pytest.raises(NotFound):
+        await examine(engine, outsider, Ref(id=kept.memory.id))
+    shown = [
+        [each.content for each in (await examine(engine, who, Ref(id=public.memory.id))).messages]
+        for who in (caller, outsider)
+    ]
+    assert shown == [[said.content], []]

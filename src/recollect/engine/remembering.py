@@ -87,6 +87,7 @@ async def remember(engine: Engine, caller: Caller, ask: Remember) -> Saved:
         quote=source[:LONGEST] if told else None,
         returns_twin=True,
         links_alike=True,
+        stays_in_project=True,
     )
     embedded = await spaces.embed_passage(engine, caller.workspace_id, save.content)
     async with engine.writing(caller) as db:

@@ -404,10 +404,11 @@ _OF_MEMORY = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     JOIN memory_message made ON made.workspace_id = m.workspace_id AND made.message_id = m.id
     WHERE m.workspace_id = %(workspace_id)s AND made.memory_id = %(memory_id)s
+        AND {THREAD_IN_SIGHT}
     ORDER BY m.created_at, m.position
 """
 
 
 async def of_memory(db: Db, caller: Caller, memory_id: MemoryId) -> list[Message]:
-    """What a memory was made of, in chat order."""
+    """What a memory was made of, in chat order; without what was said where the caller is not."""
     return await _fetch(db, _OF_MEMORY, {**in_sight_of(caller), "memory_id": memory_id})
