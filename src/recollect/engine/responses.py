@@ -6,7 +6,7 @@ from typing import Any
 
 from recollect.domain import Caller, Right
 from recollect.engine.core import Engine
-from recollect.errors import NotFound
+from recollect.errors import Invalid, NotFound
 from recollect.store import responses
 from recollect.store.responses import Response
 
@@ -76,9 +76,13 @@ async def find_items(
     Raises `NotFound` for one that is not this user's to continue.
     """
     caller.require(Right.READ)
+    wanted = dict.fromkeys(answers.values())
+    if len(wanted) > responses.MOST_EARLIER:
+        most = f"{responses.MOST_EARLIER} earlier responses"
+        raise Invalid(f"`input` may refer to items of at most {most}.", field="input")
     found: dict[str, Object] = {}
     async with engine.reading(caller) as db:
-        for response_id in dict.fromkeys(answers.values()):
+        for response_id in wanted:
             response = await responses.find(db, caller, response_id)
             if response and _is_theirs(response, subject):
                 items: list[Object] = [*response.input, *response.answer.get("output", [])]

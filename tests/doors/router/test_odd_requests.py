@@ -109,3 +109,13 @@ async def test_half_an_answer_is_not_what_a_repeat_gets(routed: Routed) -> None:
     assert once_more.text == repeated.text
     assert once_more.headers["idempotent-replayed"] == "true"
     assert len(routed.upstream.asked) == 2
+
+
+async def test_a_request_refers_to_no_more_earlier_responses_than_a_chat_has(
+    routed: Routed,
+) -> None:
+    items = [{"type": "item_reference", "id": f"msg_{number:032x}"} for number in range(501)]
+
+    answer = await routed.http.post("/v1/responses", json={"model": "m1", "input": items})
+
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input")
