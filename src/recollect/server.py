@@ -37,7 +37,8 @@ from recollect.measure import Measures
 from recollect.settings import Settings
 from recollect.store import identity, jobs
 from recollect.store.listen import listen
-from recollect.worker import Worker, end
+from recollect.tasks import end
+from recollect.worker import Worker
 
 # How much faster than a key somebody at the page may ask.
 _PAGE_PACE = 10

@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -30,6 +30,7 @@ from recollect.logs import frames
 from recollect.measure import Measures
 from recollect.store import jobs
 from recollect.store.jobs import Job
+from recollect.tasks import end
 
 Run = Callable[[Engine, WorkspaceId, Heartbeat], Awaitable[None]]
 
@@ -52,25 +53,10 @@ POLL_SECONDS = 2.0
 _DOWN_SECONDS = 3.0
 _LONGEST_BACKOFF_SECONDS = 300.0
 _TICK_SECONDS = 30.0
-# Longer than a job needs to put itself back.
-_CANCEL_AGAIN_SECONDS = 3.0
 _SURVEYED_EVERY = timedelta(hours=12)
 
 _log = structlog.get_logger(__name__)
 _dice = random.SystemRandom()
-
-
-async def end(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Cancel tasks until they have ended, whatever they end with.
-
-    Once is not enough: before Python 3.12 `wait_for`, with which the driver waits, swallows a
-    cancellation that comes together with what it waits for. A server hung on that at its end.
-    """
-    while pending := [task for task in tasks if not task.done()]:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=_CANCEL_AGAIN_SECONDS)
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class LeaseLost(Exception):

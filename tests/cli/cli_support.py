@@ -82,9 +82,10 @@ def interrupt_once(holds: Callable[[], bool], *arguments: object, by: signal.Sig
     ):
         try:
             wait_until(holds, PATIENCE)
-        finally:
             process.send_signal(by)
-        code = process.wait(PATIENCE)
+            code = process.wait(PATIENCE)
+        finally:
+            process.kill()  # one that does not end must not hold up the rest
         out.seek(0)
         err.seek(0)
         return Ran(code, out.read(), err.read())

@@ -241,7 +241,8 @@ def test_the_whole_way_is_gone_with_keys_alone(person: Person) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_label("Message", exact=True)).to_be_focused()
 
-    page.keyboard.type("Our supplier closes in August")
+    # A question: a statement would be learnt by itself as well.
+    page.keyboard.type("Which supplier closes in August?")
     page.keyboard.press("Enter")
     expect(answers(page)).to_contain_text("Hello.")
     walk_to(page, "Remember this", key="Shift+Tab")
@@ -263,10 +264,12 @@ def test_the_whole_way_is_gone_with_keys_alone(person: Person) -> None:
     walk_to(page, "Chats", key="Shift+Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Chats", exact=True)).to_be_visible()
-    walk_to(page, "Our supplier")
+    walk_to(page, "Which supplier")
     page.keyboard.press("Enter")
 
-    expect(page.get_by_label("Title of this chat")).to_have_value("Our supplier closes in August")
+    expect(page.get_by_label("Title of this chat")).to_have_value(
+        "Which supplier closes in August?"
+    )
     person.forgive("401")
 
 

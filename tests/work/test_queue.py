@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from recollect import worker
+from recollect import tasks
 from recollect.domain import Caller, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.maintain import tidy
@@ -401,7 +401,7 @@ async def test_a_task_that_swallows_a_cancellation_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As `asyncio.wait_for` of Python 3.11 does, with which the driver waits."""
-    monkeypatch.setattr(worker, "_CANCEL_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(tasks, "_CANCEL_AGAIN_SECONDS", 0.01)
     cancelled = 0
 
     async def stubborn() -> None:
@@ -415,7 +415,7 @@ async def test_a_task_that_swallows_a_cancellation_is_cancelled_again(
     task = asyncio.create_task(stubborn())
     await asyncio.sleep(0)
 
-    await asyncio.wait_for(worker.end([task]), timeout=5)
+    await asyncio.wait_for(tasks.end([task]), timeout=5)
 
     assert (task.done(), cancelled) == (True, 2)
 
@@ -452,5 +452,5 @@ async def test_a_worker_outlives_what_it_did_not_expect(
         await pool.refused.wait()
         pool.is_read_only = False
         await done.wait()
-    await worker.end([task])
+    await tasks.end([task])
     await pool.close()

@@ -17,6 +17,7 @@ from recollect.cli.urls import check_url, shown
 from recollect.errors import Failure
 from recollect.logs import configure_logging
 from recollect.settings import Settings, read_settings
+from recollect.tasks import until_ended
 
 _ABOUT = """\
 Recollect: the long-term memory for every chat and agent a team runs.
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The driver tells of every transaction that Ctrl-C or an error cuts off. So do we.
         logging.getLogger("psycopg").setLevel(logging.ERROR)
         signal.signal(signal.SIGTERM, _leave)
-        code = uvloop.run(asked.run(settings, asked))
+        code = uvloop.run(until_ended(asked.run(settings, asked)))
         sys.stdout.flush()
     except Failure as failure:
         if settings is None and asked.without_settings:

@@ -10,7 +10,8 @@ from recollect.settings import Settings
 from recollect.store import jobs
 from recollect.store.listen import listen
 from recollect.store.migrate import migrate
-from recollect.worker import Worker, end
+from recollect.tasks import end
+from recollect.worker import Worker
 
 
 def add(commands: Commands) -> None:

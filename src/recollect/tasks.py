@@ -1,0 +1,32 @@
+"""Ending tasks for good."""
+
+import asyncio
+from collections.abc import Collection, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# Longer than a job needs to put itself back.
+_CANCEL_AGAIN_SECONDS = 3.0
+
+
+async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended, whatever they end with.
+
+    Once is not enough: before Python 3.12 `wait_for`, with which the driver waits, swallows a
+    cancellation that comes together with what it waits for. A server hung on that at its end.
+    """
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=_CANCEL_AGAIN_SECONDS)
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until_ended(work: Coroutine[Any, Any, T]) -> T:
+    """What the work comes to; told to stop, it is told so until it has."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    finally:
+        await end([task])
