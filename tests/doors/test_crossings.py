@@ -35,9 +35,9 @@ from recollect.store.responses import Response
 from tests.support.alumia import client_of, colleague, new_project
 from tests.support.dashboard import browse
 from tests.support.house import neighbour, new_caller
+from tests.support.isolation import holding
 from tests.support.papers import piecewise
 from tests.support.routes import Route, fields_of_body, operation, routes_of
-from tests.support.tools import rows
 
 pytestmark = pytest.mark.anyio
 
@@ -281,42 +281,13 @@ async def stranger_to(engine: Engine, owner: Caller, who: str) -> Caller:
     return replace(await colleague(engine, home), rights=frozenset(Right) - {Right.ADMIN})
 
 
-async def marked(engine: Engine, owner: Caller) -> dict[str, list[Any]]:
-    """Every row of the owner's that holds the secret."""
-    found: dict[str, list[Any]] = {}
-    for table in (
-        "memory",
-        "thread",
-        "message",
-        "message_file",
-        "asset",
-        "memory_source",
-        "turn",
-        "thread_state",
-        "insight",
-        "document",
-        "response",
-        "hidden_call",
-        "candidate",
-        "lesson",
-        "memory_word",
-        "association",
-    ):
-        found[table] = await rows(
-            engine,
-            f"SELECT each::text FROM {table} each WHERE workspace_id = %s AND each::text LIKE '%%{MARK}%%' ORDER BY 1",
-            owner.workspace_id,
-        )
-    return found
-
-
 @pytest.mark.parametrize("who", PERSONS)
 async def test_S41_S77_no_route_of_any_door_shows_or_changes_what_is_private(
     engine: Engine, server: Server, caller: Caller, who: str
 ) -> None:
     things = await furnished(engine, server, caller)
     stranger = await stranger_to(engine, caller, who)
-    before = await marked(engine, caller)
+    before = await holding(engine, caller.workspace_id, MARK)
     unknown = nobodys(things)
     statuses: dict[str, list[int]] = {}
     leaks: list[str] = []
@@ -351,7 +322,7 @@ async def test_S41_S77_no_route_of_any_door_shows_or_changes_what_is_private(
     }
     assert told_apart == {}
     assert len(statuses) > 150
-    assert await marked(engine, caller) == before
+    assert await holding(engine, caller.workspace_id, MARK) == before
 
 
 @pytest.mark.parametrize("who", PERSONS)
@@ -360,7 +331,7 @@ async def test_S75_no_tool_shows_or_changes_what_is_private(
 ) -> None:
     things = await furnished(engine, server, caller)
     stranger = await stranger_to(engine, caller, who)
-    before = await marked(engine, caller)
+    before = await holding(engine, caller.workspace_id, MARK)
     said: list[str] = []
 
     for tool in tools.TOOLS.values():
@@ -378,4 +349,4 @@ async def test_S75_no_tool_shows_or_changes_what_is_private(
                 said.append(failure.message)
 
     assert [each for each in said if MARK in each] == []
-    assert await marked(engine, caller) == before
+    assert await holding(engine, caller.workspace_id, MARK) == before

@@ -25,34 +25,14 @@ from recollect.server import Server
 from tests.support.alumia import client_of
 from tests.support.dashboard import browse
 from tests.support.house import new_caller
-from tests.support.tools import mcp_client, rows
+from tests.support.isolation import holding
+from tests.support.tools import mcp_client
 from tests.support.worlds import MARK, PERSONS, TWIN, WORDS, Case, World, cases, two_worlds
 
 pytestmark = pytest.mark.anyio
 
 # The rest of an answer's head: what differs between any two requests.
 PASSING = {"x-request-id", "content-length", "x-statebase-latency"}
-# Tables that hold something of what was planted.
-MARKED = (
-    "memory",
-    "thread",
-    "message",
-    "message_file",
-    "asset",
-    "memory_source",
-    "turn",
-    "thread_state",
-    "insight",
-    "document",
-    "response",
-    "hidden_call",
-    "candidate",
-    "lesson",
-    "memory_word",
-    "association",
-)
-
-
 # Of the workspace as a whole, and told to everybody in it: which work waits there, without whose.
 OF_THE_WORKSPACE = {"dashboard: GET /chat/api/jobs (as it is)"}
 # Of two that are equally good an answer chance decides which comes first, and so their scores.
@@ -124,19 +104,6 @@ def telling(sent: str, said: str, world: World) -> str:
     return f"TELLS {told} " if told else ""
 
 
-async def marked(world: World) -> dict[str, list[Any]]:
-    """Every row of the owner's that holds what was planted."""
-    return {
-        table: await rows(
-            world.engine,
-            f"SELECT each::text FROM {table} each WHERE workspace_id = %s"
-            f" AND each::text LIKE '%%{MARK}%%' ORDER BY 1",
-            world.owner.workspace_id,
-        )
-        for table in MARKED
-    }
-
-
 def differing(first: dict[str, str], second: dict[str, str]) -> str:
     return "\n\n".join(
         f"{request}\n  with:    {first[request]}\n  without: {second.get(request)}"
@@ -161,12 +128,12 @@ async def test_S75_S96_a_stranger_over_mcp_hears_the_same_whether_private_things
     database_url: str, who: str
 ) -> None:
     async with two_worlds(database_url, who) as (there, without):
-        before = await marked(there)
+        before = await holding(there.engine, there.owner.workspace_id, MARK)
 
         spoken_there, spoken_without = await spoken(there), await spoken(without)
 
         assert differing(spoken_there, spoken_without) == ""
-        assert await marked(there) == before
+        assert await holding(there.engine, there.owner.workspace_id, MARK) == before
 
 
 async def spoken(world: World) -> dict[str, str]:

@@ -37,6 +37,12 @@ async def dump(engine: Engine, workspace_id: WorkspaceId) -> dict[str, list[str]
     return found
 
 
+async def holding(engine: Engine, workspace_id: WorkspaceId, mark: str) -> dict[str, list[str]]:
+    """The rows of a workspace that hold a mark."""
+    found = await dump(engine, workspace_id)
+    return {table: [row for row in rows if mark in row] for table, rows in found.items()}
+
+
 async def data_tables(engine: Engine) -> list[str]:
     """Every table whose rows are a workspace's."""
     async with engine.pool.everywhere() as db:
