@@ -1,10 +1,11 @@
-"""Ending tasks for good."""
+"""Tasks: ending them for good, and two at a time."""
 
 import asyncio
 from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 # Longer than a job needs to put itself back.
 _CANCEL_AGAIN_SECONDS = 3.0
@@ -28,5 +29,14 @@ async def until_ended(work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
+    finally:
+        await end([task])
+
+
+async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """What two come to that go on at the same time; when one fails, the other is ended."""
+    task = asyncio.create_task(other)
+    try:
+        return await one, await task
     finally:
         await end([task])

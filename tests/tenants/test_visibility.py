@@ -286,9 +286,9 @@ async def seen_by(engine: Engine, caller: Caller, house: House, way: int) -> set
                 matches = await words.search(db, caller, [["same"]], ANY, limit=100, now=now)
                 return {each.id for each in matches}
             case 6:
-                matches = await words.search_around(
-                    db, caller, [["same"]], ANY, every, None, limit=100, now=now
-                )
+                leads = await words.leads(db, caller, [["same"]], ANY, limit=100, now=now)
+                matches = await words.around(db, caller, leads, every, None, now=now)
+                assert set(leads.ids) == {each.id for each in matches}
                 return {each.id for each in matches}
             case 7:
                 steps = await links.follow(db, caller, every, ANY, most=500, now=now)

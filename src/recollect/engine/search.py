@@ -31,11 +31,12 @@ from recollect.engine.rank import Listed, Scored, Source, fuse, ordered, spread
 from recollect.engine.recall import has_meaning
 from recollect.engine.spaces import Asked
 from recollect.engine.twins import TWIN_FLOOR, is_twin
-from recollect.engine.words import query_terms
+from recollect.engine.words import Query, query_terms
 from recollect.errors import Invalid, Unavailable
 from recollect.store import links, memories, threads, vectors, words
 from recollect.store.pool import Db
-from recollect.store.words import Match
+from recollect.store.words import Leads, Match
+from recollect.tasks import both
 
 # How far down each list candidates are taken. On two public sets 100 and 200 found no more.
 _DEPTH = 60
@@ -151,10 +152,14 @@ async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:
 async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
     if not ask.query.strip():
         raise Invalid("`query` is required in hybrid mode.", field="query")
-    # Before the transaction: no connection is held while a model thinks.
-    asked = await spaces.embed_query(engine, caller.workspace_id, ask.query)
+    query = query_terms(ask.query)
+    # No connection is held while a model thinks, but one reads the words meanwhile.
+    asked, leads = await both(
+        spaces.embed_query(engine, caller.workspace_id, ask.query),
+        _leads(engine, caller, ask, query),
+    )
     async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
-        quest = _Quest(engine, db, caller, ask, asked)
+        quest = _Quest(engine, db, caller, ask, query, asked, leads)
         lists = await quest.lists()
         best = ordered(fuse(lists.by_source), lists.traits)
         page = best[: ask.limit]
@@ -168,6 +173,20 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
         if each.memory_id in known
     ]
     return Found(findings, len(best), is_degraded=is_degraded, confidence=lists.confidence)
+
+
+async def _leads(engine: Engine, caller: Caller, ask: Search, query: Query) -> Leads:
+    async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
+        return await words.leads(
+            db,
+            caller,
+            query.words,
+            ask.wanted,
+            phrases=query.phrases,
+            limit=_DEPTH,
+            now=engine.now(),
+            view=ask.view,
+        )
 
 
 @dataclass(slots=True)
@@ -190,14 +209,23 @@ class _Quest:
     """One hybrid search within its transaction."""
 
     def __init__(
-        self, engine: Engine, db: Db, caller: Caller, ask: Search, asked: Asked | None
+        self,
+        engine: Engine,
+        db: Db,
+        caller: Caller,
+        ask: Search,
+        query: Query,
+        asked: Asked | None,
+        leads: Leads,
     ) -> None:
         self._engine = engine
         self._db = db
         self._caller = caller
         self._workspace_id = caller.workspace_id
         self._ask = ask
+        self._query = query
         self._asked = asked
+        self._leads = leads
         self._home: ThreadId | None = None
         self._now = engine.now()
 
@@ -243,17 +271,14 @@ class _Quest:
 
     async def _matches(self, near: Sequence[MemoryId]) -> list[Match]:
         """The best by words, and those near in meaning with what their words are worth."""
-        query = query_terms(self._ask.query)
         point = self._asked.point if self._asked else None
-        found = await words.search_around(
+        found = await words.around(
             self._db,
             self._caller,
-            query.words,
-            self._ask.wanted,
+            self._leads,
             near,
             point,
-            phrases=query.phrases,
-            limit=_DEPTH,
+            phrases=self._query.phrases,
             now=self._now,
             view=self._ask.view,
         )

@@ -114,9 +114,8 @@ async def _memories(
         found = await vectors.candidates(db, caller, asked.point, wanted, limit=depth, now=now)
         near = [each.id for each in found]
     point = asked.point if asked else None
-    matches = await words.search_around(
-        db, caller, query.words, wanted, near, point, limit=depth, now=now
-    )
+    leads = await words.leads(db, caller, query.words, wanted, limit=depth, now=now)
+    matches = await words.around(db, caller, leads, near, point, now=now)
     cosines = {each.id: each.cosine for each in matches if each.cosine is not None}
     scores = _scores(cosines, {each.id: each.coverage for each in matches}, asked)
     known = await memories.find_all(db, caller, list(scores), now)

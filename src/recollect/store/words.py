@@ -263,7 +263,6 @@ async def search(
     query: Sequence[Sequence[str]],
     wanted: Filter,
     *,
-    phrases: Sequence[str] = (),
     lacking_generation: int | None = None,
     wants_vector_only: bool = False,
     limit: int,
@@ -272,13 +271,12 @@ async def search(
 ) -> list[Match]:
     """Live memories by BM25, best first; the query is a list of words, each as its forms.
 
-    Those that hold every phrase come before those that do not. `lacking_generation` keeps only
-    memories without a vector in that generation; `wants_vector_only` leaves out those that were
-    saved to be unsearchable by meaning.
+    `lacking_generation` keeps only memories without a vector in that generation;
+    `wants_vector_only` leaves out those that were saved to be unsearchable by meaning.
     """
     if not any(query):
         return []
-    values = await _asked(db, caller, query, phrases, wanted, limit, now, view)
+    values = await _asked(db, caller, query, (), wanted, limit, now, view)
     is_narrowed = lacking_generation is not None
     values |= {
         "lacking": lacking_generation,
@@ -297,16 +295,83 @@ _COSINE = """
         AND v.generation = %(generation)s) AS cosine
 """
 
+_LEADS = f"""
+    {_MATCHED}, {_BEST}
+    SELECT ARRAY(SELECT memory_id FROM best ORDER BY score DESC) AS ids,
+        ARRAY(
+            SELECT word.weight
+            FROM unnest(%(words)s::integer[]) WITH ORDINALITY AS asked (word, place)
+            JOIN word ON word.word = asked.word
+            ORDER BY asked.place
+        ) AS weights
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Leads:
+    """The best by their own words, best first, and what the words asked for weigh."""
+
+    ids: Sequence[MemoryId] = ()
+    # Every form of every word, and beside it the word's number and weight.
+    terms: Sequence[str] = ()
+    words: Sequence[int] = ()
+    weights: Sequence[float] = ()
+
+
+async def leads(
+    db: Db,
+    caller: Caller,
+    query: Sequence[Sequence[str]],
+    wanted: Filter,
+    *,
+    phrases: Sequence[str] = (),
+    limit: int,
+    now: datetime,
+    view: View = CURRENT,
+) -> Leads:
+    """The live memories that are best by BM25, for `around` to look at closely."""
+    if not any(query):
+        return Leads()
+    values = await _asked(db, caller, query, phrases, wanted, limit, now, view)
+    values |= {"lacking": None, "without_vector_only": False, "wants_vector_only": False}
+    row = await (await db.execute(_LEADS, values)).fetchone()
+    assert row
+    ids, weights = row
+    return Leads(ids, values["terms"], values["words"], weights)
+
+
 # What was said right before and after a memory tells what it is about: each of the question's
 # words counts by the best of its own value there and a share of its value in the neighbours, up to
 # three away. Without a thread, what begins as "Ana: ..." has the ones saved before and after it
-# for neighbours. Only a memory's own words put it among the best.
+# for neighbours. Only a memory's own words make it a lead.
 _AROUND = f"""
-    {_MATCHED}, {_BEST},
+    WITH form AS (
+        SELECT * FROM unnest(%(terms)s::text[], %(words)s::integer[], %(weights)s::float8[])
+            AS form (term, word, weight)
+    ),
+    target AS MATERIALIZED (
+        SELECT named.memory_id, named.place, found.*
+        FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (memory_id, place)
+        CROSS JOIN LATERAL (
+            SELECT m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening,
+                m.content ILIKE ALL(%(phrases)s) AS has_phrases, {_COSINE}
+            FROM memory m
+            WHERE m.workspace_id = %(workspace_id)s AND m.id = named.memory_id AND {VISIBLE}
+            LIMIT 1
+        ) AS found
+    ),
+    own AS MATERIALIZED (
+        SELECT posting.memory_id, form.word, form.weight, form.weight * max({SATURATED}) AS value
+        FROM memory_word posting
+        JOIN form ON form.term = posting.term
+        WHERE posting.workspace_id = %(workspace_id)s AND posting.term = ANY(%(terms)s)
+            AND posting.memory_id = ANY(%(ids)s)
+        GROUP BY posting.memory_id, form.word, form.weight
+    ),
     beside AS MATERIALIZED (
         SELECT giver.memory_id AS from_id, near.id AS to_id,
             (ARRAY[0.6, 0.4, 0.2])[near.steps]::float8 AS share
-        FROM (SELECT * FROM best ORDER BY score DESC LIMIT %(givers)s) AS giver
+        FROM (SELECT * FROM target WHERE place <= %(givers)s) AS giver
         CROSS JOIN LATERAL (
             (SELECT m.id, row_number() OVER () AS steps FROM (
                 SELECT m.id FROM memory m
@@ -343,21 +408,14 @@ _AROUND = f"""
             WHERE m.thread_id IS NULL)
         ) AS near
     ),
-    target AS MATERIALIZED (
-        SELECT memory_id FROM best
-        UNION
-        SELECT unnest(%(also)s::uuid[])
-    ),
-    {_OWN},
     gathered AS (
         SELECT said.memory_id, said.word, max(said.value) AS value, max(said.own_weight) AS own
         FROM (
             SELECT memory_id, word, value, weight AS own_weight FROM own
             UNION ALL
-            SELECT beside.to_id, matched.word, matched.value * beside.share, NULL
+            SELECT beside.to_id, own.word, own.value * beside.share, NULL
             FROM beside
-            JOIN target ON target.memory_id = beside.to_id
-            JOIN matched ON matched.memory_id = beside.from_id
+            JOIN own ON own.memory_id = beside.from_id
         ) AS said
         GROUP BY said.memory_id, said.word
     ),
@@ -367,49 +425,43 @@ _AROUND = f"""
         GROUP BY memory_id
     )
     SELECT target.memory_id AS id, coalesce(summed.score, 0) AS score,
-        coalesce(summed.covered, 0) / {_ALL_WEIGHT} AS coverage,
-        found.has_phrases, found.importance, found.thread_id, found.created_at, found.opening,
-        found.cosine
+        coalesce(summed.covered, 0) / greatest(%(weight)s::float8, 1e-9) AS coverage,
+        target.has_phrases, target.importance, target.thread_id, target.created_at,
+        target.opening, target.cosine
     FROM target
     LEFT JOIN summed ON summed.memory_id = target.memory_id
-    CROSS JOIN LATERAL (
-        SELECT m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening,
-            m.content ILIKE ALL(%(phrases)s) AS has_phrases, {_COSINE}
-        FROM memory m
-        WHERE m.workspace_id = %(workspace_id)s AND m.id = target.memory_id AND {VISIBLE}
-        LIMIT 1
-    ) AS found
 """
-# How many of the best matches tell their neighbours. On the public sets 50 were as good as 200.
+# How many of the leads tell their neighbours. On the public sets 50 were as good as 200.
 _GIVERS = 100
 
 
-async def search_around(
+async def around(
     db: Db,
     caller: Caller,
-    query: Sequence[Sequence[str]],
-    wanted: Filter,
+    found: Leads,
     also: Sequence[MemoryId],
     point: Point | None,
     *,
     phrases: Sequence[str] = (),
-    limit: int,
     now: datetime,
     view: View = CURRENT,
 ) -> list[Match]:
-    """The best by BM25 and those named in `also`, each with what was said around it; in no order.
+    """The leads and those named in `also`, each with what was said around it; in no order.
 
     `also` names memories that were found by other means, alive and wanted; they are looked at
     whether or not a word of theirs matches. `point` is what their cosines are of.
     """
-    values = await _asked(db, caller, query, phrases, wanted, limit, now, view)
-    values |= {
-        "lacking": None,
-        "without_vector_only": False,
-        "wants_vector_only": False,
-        "also": list(also),
-        "givers": _GIVERS,
+    weights = dict(zip(found.words, found.weights, strict=True))
+    values = {
+        "terms": list(found.terms),
+        "words": list(found.words),
+        "weights": list(found.weights),
+        "weight": sum(weights.values()),
+        "ids": list(dict.fromkeys([*found.ids, *also])),
+        "givers": min(_GIVERS, len(found.ids)),
+        "phrases": _patterns(phrases),
         **_cosine_of(point),
+        **visible_to(caller, now, view),
     }
     return await _fetch(db, _AROUND, values)
 
@@ -442,7 +494,7 @@ async def _asked(
         "counts": [common.get(term, 0) if term in rest else 0 for term, _ in forms],
         "read": [term for term, _ in forms if term not in rest],
         "rest": list(rest),
-        "phrases": [containing_pattern(phrase) for phrase in phrases],
+        "phrases": _patterns(phrases),
         **matching(wanted),
         "looked_up": _ALL if is_narrowed else limit + 100,
         "limit": limit,
@@ -507,7 +559,7 @@ async def containing(
     if not fragments:
         return []
     values = {
-        "fragments": [containing_pattern(fragment) for fragment in fragments],
+        "fragments": _patterns(fragments),
         **_cosine_of(point),
         **matching(wanted),
         "limit": limit,
@@ -521,6 +573,10 @@ def _cosine_of(point: Point | None) -> dict[str, Any]:
     if point is None:
         return {"vector": None, "generation": None}
     return {"vector": HalfVector(point.vector), "generation": point.generation}
+
+
+def _patterns(texts: Sequence[str]) -> list[str]:
+    return [containing_pattern(text) for text in texts]
 
 
 def containing_pattern(text: str) -> str:
