@@ -1,7 +1,6 @@
 """`make screenshots`: every page of a house that was lived in, light and dark, wide and narrow."""
 
 import argparse
-import os
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from playwright.sync_api import Page, expect
 from recollect.domain import Ref, Relation
 from recollect.engine.core import Engine
 from recollect.engine.link import Link, link
+from recollect.logs import configure_logging
 from recollect.models import librarian
 from recollect.models.chats import Chats
 from recollect.models.lazy import LazyBuiltin
@@ -33,13 +33,22 @@ THEMES = ("light", "dark")
 # What the documents show; the rest is for whoever looks.
 KEPT = {"chat-wide-dark", "chat-narrow-light", "chat-narrow-dark", "graph-wide-dark"}
 
+MODEL = "qwen3-32b"
+TODAY = datetime.now(UTC)
+
+
+def _on(days: int) -> str:
+    """A day to come, as people write it: whenever the pictures are taken, Lisbon lies ahead."""
+    then = TODAY + timedelta(days=days)
+    return f"{then.day} {then:%B}"
+
+
 TOLD = [
-    (61, "The Lisbon office opens on 12 September", "fact"),
+    (61, f"The Lisbon office opens on {_on(26)}", "fact"),
     (60, "The lease of the Lisbon office in Rua Augusta runs for five years", "fact"),
     (58, "Ada leads the move to Lisbon", "fact"),
     (55, "Ada takes her tea without milk", "preference"),
     (51, "Ben prefers answers as bullet points", "preference"),
-    (47, "Deploys to production need two approvals", "instruction"),
     (45, "Deploys stop on Fridays after noon", "instruction"),
     (40, "We chose PostgreSQL over a separate vector store, to have one backup", "decision"),
     (
@@ -53,9 +62,10 @@ TOLD = [
     (20, "Carla is allergic to peanuts", "fact"),
     (16, "Carla books the flights to Lisbon", "fact"),
     (12, "Release notes are written in the present tense", "instruction"),
-    (9, "The furniture for Lisbon arrives on 8 September", "fact"),
-    (6, "The network in Lisbon is switched on on 9 September", "fact"),
-    (2, "Dan joins the Lisbon team in October", "fact"),
+    (9, f"The furniture for Lisbon arrives on {_on(22)}", "fact"),
+    (6, f"The network in Lisbon goes live on {_on(23)}", "fact"),
+    (3, "Deploys to production need two approvals", "instruction"),
+    (2, f"Dan joins the Lisbon team on {_on(40)}", "fact"),
 ]
 TIED = [
     ("The lease of", "office opens", Relation.PART_OF),
@@ -71,11 +81,23 @@ TIED = [
     ("pays within", "invoices in euro", Relation.RELATED_TO),
     ("peanuts", "flights", Relation.RELATED_TO),
 ]
-TITLES = ["Weekly planning", "Flights", "Which database?", "Invoices for Acme", "Tea and biscuits"]
-ANSWER = """The **Lisbon office** opens on *12 September*. Before that:
+# What was talked about besides: days ago, the chat's title and what was asked.
+TALKED = [
+    (44, "Which database?", "Why did we not take a separate vector store?"),
+    (36, "Restoring a backup", "How often do we try our backups?"),
+    (29, "Invoices for Acme", "What does Acme want on its invoices, and when do they pay?"),
+    (22, "Agenda for the review", "When does the quarterly review meet?"),
+    (18, "Menu for the team dinner", "Is anybody allergic to something?"),
+    (13, "Flights to Lisbon", "Who books the flights?"),
+    (10, "Release notes", "How do we write release notes?"),
+    (7, "Furniture", "When does the furniture arrive?"),
+    (4, "Deploy on Friday?", "May we deploy on Friday afternoon?"),
+    (1, "Who is coming along", "Who joins the team in Lisbon?"),
+]
+ANSWER = f"""The **Lisbon office** opens on *{_on(26)}*. Before that:
 
-- the furniture arrives on the 8th,
-- the network is switched on on the 9th.
+- the furniture arrives on {_on(22)},
+- the network goes live on {_on(23)}.
 
 Ada leads the move; Carla books the flights."""
 LEASE = """# Lease of Rua Augusta 12
@@ -115,13 +137,14 @@ def _house() -> Generator[tuple[Person, Calendar]]:
     databases = TestDatabases()
     calendar = Calendar()
     model = Endpoint()
+    model.models, model.owner = [MODEL], "our own server"
     model.otherwise = _answer
     settings = Settings()
     embedder = LazyBuiltin(settings.weights_dir, Path(tempfile.gettempdir()))
     with on_a_port(model) as upstream, browser() as running:
 
         def chats() -> Chats:
-            return chats_of(upstream, {librarian.NAME: librarian.Librarian()}, model="m1")
+            return chats_of(upstream, {librarian.NAME: librarian.Librarian()}, model=MODEL)
 
         site = Site(databases.clone(), only(embedder), chats, calendar)
         site.start()
@@ -144,8 +167,9 @@ def live_here(person: Person, calendar: Calendar) -> Mapping[str, str]:
     for days, content, category in TOLD:
         calendar.back = timedelta(days=days, hours=days % 7)
         person.remember(content, category)
-        if days % 2 == 0:
-            _ask(person, f"What is new? {content}", TITLES[days // 2 % len(TITLES)])
+    for days, title, question in TALKED:
+        calendar.back = timedelta(days=days, hours=days % 5)
+        _ask(person, question, title)
     calendar.back = timedelta()
     chat = _ask(person, "When do we open in Lisbon, and what happens before?", "Opening in Lisbon")
     with person.http() as http:
@@ -189,6 +213,7 @@ async def _name(engine: Engine, person: Person) -> None:
         await db.execute(
             "UPDATE app_user SET login = 'ada' WHERE id = %s", (person.caller.user_id,)
         )
+        await db.execute("UPDATE org SET name = 'Northwind' WHERE id = %s", (person.caller.org_id,))
         await db.execute(
             "UPDATE workspace SET name = 'Home' WHERE id = %s", (person.caller.workspace_id,)
         )
@@ -238,5 +263,5 @@ def _write(shot: bytes, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("RECOLLECT_LOG_LEVEL", "error")
+    configure_logging("error", "text")
     main()

@@ -163,6 +163,7 @@ class Endpoint:
         self.script: list[Script] = []
         self.otherwise: Script = Say()
         self.models = ["m1"]
+        self.owner = "up"
         self.url = ""
         self.hung_up = threading.Event()
 
@@ -183,7 +184,7 @@ class Endpoint:
             listed = {
                 "object": "list",
                 "data": [
-                    {"id": name, "object": "model", "created": 1, "owned_by": "up"}
+                    {"id": name, "object": "model", "created": 1, "owned_by": self.owner}
                     for name in dict.fromkeys(self.models)
                 ],
             }

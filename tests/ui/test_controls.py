@@ -263,7 +263,7 @@ def test_files_of_every_kind_say_what_became_of_them(person: Person, tmp_path: P
         expect(rows.filter(has_text=name)).to_contain_text(state, timeout=60_000)
     refused = page.locator(".upload")
     expect(refused).to_contain_text("huge.txt")
-    expect(refused.get_by_role("alert")).to_contain_text("At most 21 MB")
+    expect(refused.get_by_role("alert")).to_contain_text("At most 20 MB")
     refused.get_by_role("button", name="Dismiss").click()
     expect(refused).to_have_count(0)
     rows.filter(has_text="broken.pdf").get_by_role("button", name="broken.pdf").click()

@@ -93,6 +93,29 @@ export function plural(number, one, many = one + "s") {
 }
 
 /**
+ * What a passage says under its title, which often begins it.
+ * @param {string} passage
+ * @param {string} title
+ */
+export function gist(passage, title) {
+  const [first, ...rest] = passage.split("\n");
+  const heading = first.replace(/^#+\s*/, "");
+  const isRepeated = heading !== "" && title.endsWith(heading) && rest.join("").trim() !== "";
+  return (isRepeated ? rest.join("\n") : passage).trim();
+}
+
+/**
+ * A text in pieces, every second of which begins with a word that was looked for.
+ * @param {string} text
+ * @param {string} wanted
+ */
+export function sought(text, wanted) {
+  const words = wanted.match(/[\p{L}\p{N}]{4,}/gu) ?? [];
+  if (!words.length) return [text];
+  return text.split(new RegExp(`(?<![\\p{L}\\p{N}])((?:${words.join("|")})[\\p{L}\\p{N}]*)`, "giu"));
+}
+
+/**
  * The beginning of a text, cut at a word.
  * @param {string} text
  * @param {number} most

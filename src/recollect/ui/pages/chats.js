@@ -34,7 +34,6 @@ export function page(main, place, signal) {
     h("header", { class: "page-head" }, h("h1", {}, "Chats"), h("a", { class: "button primary", href: "#/" }, icon("plus"), "New chat")),
     h("div", { class: "search-box" }, icon("search"), search),
     list.node));
-  list.rows.classList.add("list-rows");
   hear("chats", () => list.reset(), signal);
   hear("back", () => list.reset(), signal);
   return list.reset();

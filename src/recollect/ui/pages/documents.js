@@ -21,6 +21,7 @@ const AGAIN_MS = 1500;
 const MOST_AT_ONCE = 2;
 // As the server has it: a file that is too large is not even sent.
 const MOST_BYTES = 20 * 1024 * 1024;
+const MOST = "20 MB";
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
@@ -37,9 +38,9 @@ export async function page(main, place, signal) {
   const picker = h("input", { type: "file", multiple: true, hidden: true, change: () => (take([...(picker.files ?? [])]), (picker.value = "")) });
   const drop = h("div", { class: "drop" }, icon("upload"),
     h("p", {}, "Drop files here, or"), h("button", { type: "button", class: "button", click: () => picker.click() }, "Choose files"), picker,
-    h("p", { class: "small" }, `Text, Markdown, HTML, PDF, Word and code are read; up to ${size(MOST_BYTES)} each.`));
+    h("p", { class: "small" }, `Text, Markdown, HTML, PDF, Word and code are read; up to ${MOST} each.`));
   main.replaceChildren(h("div", { class: "page" },
-    h("header", { class: "page-head" }, h("h1", {}, "Documents"), h("a", { class: "button", href: "#/search" }, icon("search"), "Search them")),
+    h("header", { class: "page-head" }, h("h1", {}, "Documents"), h("a", { class: "button", href: "#/search?types=document" }, icon("search"), "Search documents")),
     drop, under, list.node));
 
   let depth = 0;
@@ -87,7 +88,7 @@ export async function page(main, place, signal) {
     under.append(line);
     const run = async () => {
       try {
-        if (file.size > MOST_BYTES) throw new Refused(413, "too_large", `It has ${size(file.size)}. At most ${size(MOST_BYTES)} are taken; divide it, or leave out pictures.`);
+        if (file.size > MOST_BYTES) throw new Refused(413, "too_large", `It has ${size(file.size)}. At most ${MOST} are taken; divide it, or leave out pictures.`);
         await upload(here("/documents"), file, (share) => (bar.value = share), AbortSignal.any([stop.signal, signal]));
         line.remove();
         tell("documents");
@@ -140,7 +141,7 @@ function row(file) {
     h("button", { type: "button", class: "link line-name", tabindex: "-1", click: () => open(file.id) }, file.name),
     h("p", { class: "meta" },
       h("span", { class: `state ${mood}` }, STATES[file.status] ?? file.status),
-      file.status === "ready" && h("span", {}, plural(file.chunks, "passage")),
+      h("span", {}, file.status === "ready" && plural(file.chunks, "passage")),
       h("span", {}, size(file.size)), moment(file.created_at)),
     file.error && h("p", { class: "error" }, file.error),
     h("div", { class: "actions" },

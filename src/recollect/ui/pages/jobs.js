@@ -81,7 +81,7 @@ function row(job, done) {
   return h("article", { class: "memory line" },
     h("p", { class: "line-name" }, KINDS[job.kind] ?? job.kind.replaceAll("_", " ")),
     h("p", { class: "meta" }, h("span", { class: `state ${job.state === "buried" ? "is-bad" : job.state === "running" ? "is-good" : ""}` }, label),
-      job.tries > 0 && h("span", {}, plural(job.tries, "try", "tries")), moment(job.created_at)),
+      h("span", {}, job.tries > 0 && plural(job.tries, "try", "tries")), moment(job.created_at)),
     job.error && h("p", { class: "error" }, job.error), wrong,
     job.state === "buried" && h("div", { class: "row end" }, h("button", { type: "button", class: "button small", click: retry }, "Retry")));
 }

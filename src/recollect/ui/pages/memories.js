@@ -17,7 +17,7 @@ import { hear, here, state } from "../state.js";
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
   const view = place.query.get("view") ?? "list";
-  const total = h("span", { class: "soft number" });
+  const total = h("span", { class: "soft number total" });
   const waiting = h("span", { class: "badge" });
   const tab = (/** @type {string} */ name, /** @type {string} */ label, /** @type {import("../icons.js").IconName} */ sign, /** @type {Node | null} */ extra = null) =>
     h("a", { href: name === "list" ? "#/memories" : `#/memories?view=${name}`, ...(name === view && { "aria-current": "page" }) }, icon(sign), label, extra);

@@ -1,7 +1,7 @@
 // One search over everything kept in the workspace.
 
 import { call } from "../api.js";
-import { score } from "../format.js";
+import { gist, score, sought } from "../format.js";
 import { h } from "../h.js";
 import { icon } from "../icons.js";
 import { empty } from "../parts/empty.js";
@@ -52,7 +52,7 @@ export async function page(main, place, signal) {
     if (!q) return results.replaceChildren(empty("search", "Ask in your own words", "“When do we open in Portugal?” finds “The Lisbon office opens on 12 September”. Memories, passages of documents and artifacts come in one list, the best first."));
     try {
       const found = await call(here("/search"), { query: { q, types: type, limit: 30 }, signal: AbortSignal.any([asking.signal, signal]) });
-      results.replaceChildren(...(found.results.length ? found.results.map(row) : [empty("search", "Nothing fits", "Nothing kept here is close to that. Try other words.")]));
+      results.replaceChildren(...(found.results.length ? found.results.map((/** @type {import("../types").Found} */ each) => row(each, q)) : [empty("search", "Nothing fits", "Nothing kept here is close to that. Try other words.")]));
     } catch (error) {
       if (/** @type {Error} */ (error).name !== "AbortError") results.replaceChildren(problem(/** @type {Error} */ (error), run));
     }
@@ -60,14 +60,17 @@ export async function page(main, place, signal) {
   await run();
 }
 
-/** @param {import("../types").Found} found */
-function row(found) {
+/**
+ * @param {import("../types").Found} found
+ * @param {string} q
+ */
+function row(found, q) {
   const open = () => {
     if (found.kind === "memory" || found.kind === "decision" || found.kind === "milestone") openMemory(found.id);
     else location.hash = `#/documents/${found.id}`;
   };
   return h("article", { class: "memory is-link", role: "listitem", tabindex: "0", click: open, keydown: (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && (event.preventDefault(), open()) },
     found.title && found.title !== found.snippet && h("p", { class: "line-name" }, found.title),
-    h("p", { class: "memory-text" }, found.snippet),
+    h("p", { class: "memory-text" }, sought(gist(found.snippet, found.title ?? ""), q).map((piece, index) => (index % 2 ? h("mark", {}, piece) : piece))),
     h("p", { class: "meta" }, h("span", { class: "chip" }, found.kind), found.created_at && moment(found.created_at), h("span", { class: "score" }, score(found.score))));
 }

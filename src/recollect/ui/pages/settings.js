@@ -26,7 +26,7 @@ export async function page(main, place, signal) {
 /**
  * A section that loads by itself and says itself what went wrong.
  * @param {string} title
- * @param {string} note
+ * @param {string | (string | Node)[]} note
  * @param {AbortSignal} signal
  * @param {(again: () => void) => Promise<Node[]>} load
  * @param {Node | null} [action]
@@ -49,7 +49,7 @@ function section(title, note, signal, load, action = null) {
 
 /** @param {AbortSignal} signal */
 function models(signal) {
-  return section("Models", "Chat models come from the server's configuration (RECOLLECT_CHAT_URL); the librarian is always there. The embedder decides what is found by meaning.", signal, async (again) => {
+  return section("Models", ["Chat models come from the server’s configuration, ", h("code", {}, "RECOLLECT_CHAT_URL"), "; the librarian is always there. The embedder decides what is found by meaning."], signal, async (again) => {
     const { models: chats, embedder } = await call("/chat/api/settings", { query: { workspace: state.workspace }, signal });
     const isBuilding = embedder.generations?.some((/** @type {any} */ each) => each.state === "building");
     if (isBuilding) setTimeout(() => signal.aborted || again(), AGAIN_MS);

@@ -34,6 +34,7 @@ export async function page(main, place, signal) {
     },
     none: () => empty("timeline", "Nothing was known yet", asOf() ? "Before this day nothing had been told. Move the slider to the right." : "As things are told, they appear here by the day they were learnt."),
   });
+  list.node.classList.add("as-days");
   main.replaceChildren(h("div", { class: "page" },
     h("header", { class: "page-head" }, h("h1", {}, "Timeline")),
     h("p", { class: "page-note" }, "What was held to be true on a day, newest first. What was corrected later is shown as it was; what was forgotten stays forgotten."),

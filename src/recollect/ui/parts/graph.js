@@ -3,23 +3,21 @@
 import { call } from "../api.js";
 import { cut, plural } from "../format.js";
 import { h, svg } from "../h.js";
-import { bounds, layout, readable } from "../layout.js";
+import { icon } from "../icons.js";
+import { fitted, layout, readable, within } from "../layout.js";
 import { hear, here } from "../state.js";
 import { empty, waiting } from "./empty.js";
+import { View } from "./graph-view.js";
 import { openMemory } from "./memory-detail.js";
 import { tool } from "./memory-row.js";
 import { problem } from "./problem.js";
 
 const MOST = 300;
-const LABEL = 26;
-// So many units of the drawing to a pixel are the most at which a label can be read.
-const SMALLEST = 1.2;
-// A hand shakes by this many pixels while it presses.
-const DRAG = 6;
+// So many letters of a label, in a frame with and without much room.
+const LABEL = { wide: 30, narrow: 18 };
 const KINDS = ["memory", "document", "artifact", "decision", "milestone"];
 
 /** @typedef {import("../types").Graph} Graph */
-/** @typedef {{ x: number, y: number, width: number, height: number }} Box */
 
 /**
  * @param {HTMLElement} frame
@@ -27,7 +25,7 @@ const KINDS = ["memory", "document", "artifact", "decision", "milestone"];
  */
 export async function showGraph(frame, signal) {
   const place = h("div", { class: "graph" }, waiting());
-  const bar = h("div", { class: "row" });
+  const bar = h("div", { class: "row graph-bar" });
   frame.append(bar, place);
   const load = async () => {
     try {
@@ -55,19 +53,28 @@ function draw(place, bar, graph, signal) {
   }
   const at = new Map(graph.nodes.map((node, index) => [node.id, index]));
   const edges = graph.edges.filter((edge) => at.has(edge.source) && at.has(edge.target));
-  const points = layout(graph.nodes.length, edges.map((edge) => [at.get(edge.source) ?? 0, at.get(edge.target) ?? 0, edge.weight || 0.5]));
+  const frame = { width: place.clientWidth, height: place.clientHeight };
+  const inner = within(frame);
+  const points = layout(graph.nodes.length, edges.map((edge) => [at.get(edge.source) ?? 0, at.get(edge.target) ?? 0, edge.weight || 0.5]), inner.width / inner.height);
   const near = neighbours(graph.nodes.length, edges.map((edge) => [at.get(edge.source) ?? 0, at.get(edge.target) ?? 0]));
 
   const note = h("p", { class: "graph-note", "aria-live": "polite" });
   const lines = edges.map((edge) => {
     const [from, to] = [points[at.get(edge.source) ?? 0], points[at.get(edge.target) ?? 0]];
-    return svg("line", { class: `edge ${edge.kind}`, x1: from.x, y1: from.y, x2: to.x, y2: to.y, "stroke-width": (0.6 + 1.6 * (edge.weight || 0)).toFixed(2) },
+    return svg("line", { class: `edge ${edge.kind}`, x1: from.x, y1: from.y, x2: to.x, y2: to.y, "stroke-width": (1 + (edge.weight || 0)).toFixed(2) },
       svg("title", {}, (edge.relation || edge.kind).replaceAll("_", " ")));
   });
-  const labelled = readable(points, graph.nodes.map((node) => cut(node.label, LABEL)), [...graph.nodes.keys()].sort((a, b) => near[b].size - near[a].size));
-  const marks = graph.nodes.map((node, index) => mark(node, points[index], labelled.get(index)));
+  const names = graph.nodes.map((node) => cut(node.label, frame.width < 500 ? LABEL.narrow : LABEL.wide));
+  const marks = graph.nodes.map((node, index) => mark(node, points[index], names[index]));
   const canvas = svg("svg", { class: "canvas", role: "group", "aria-label": `Graph: ${plural(graph.nodes.length, "node")}, ${plural(edges.length, "tie")}` }, svg("g", {}, lines), svg("g", {}, marks));
-  const view = new View(canvas, bounds(points, 40, LABEL * 5), signal);
+  const widths = measured(place, names);
+  const mostTied = [...graph.nodes.keys()].sort((a, b) => near[b].size - near[a].size);
+  const label = once(() => {
+    const order = mostTied.filter((index) => marks[index].style.display !== "none");
+    const sides = readable(points.map((point) => view.inFrame(point)), widths, order, frame);
+    marks.forEach((each, index) => each.setAttribute("data-label", sides.get(index) ?? ""));
+  });
+  const view = new View(canvas, fitted(points, frame), label, signal);
 
   /** @param {number} index */
   const look = (index) => {
@@ -100,8 +107,36 @@ function draw(place, bar, graph, signal) {
     });
   });
   marks[0].setAttribute("tabindex", "0");
-  place.replaceChildren(canvas, h("div", { class: "graph-tools" }, tool("plus", "Zoom in", () => view.zoom(0.7)), tool("minus", "Zoom out", () => view.zoom(1.4)), tool("fit", "Show all", () => view.all())), note);
-  bar.replaceChildren(...filters(graph, edges, marks, lines));
+  place.replaceChildren(canvas, h("div", { class: "graph-tools" }, tool("plus", "Zoom in", () => view.zoom(0.7)), tool("minus", "Zoom out", () => view.zoom(1.4)), tool("fit", "Show all", () => view.all())), legend(graph), note);
+  bar.replaceChildren(...filters(graph, edges, marks, lines, label));
+  view.begin();
+}
+
+/**
+ * Do it once before the next picture, however often it is asked for.
+ * @param {() => void} work
+ */
+function once(work) {
+  let asked = 0;
+  return () => (cancelAnimationFrame(asked), (asked = requestAnimationFrame(work)));
+}
+
+/**
+ * How wide the labels are.
+ * @param {HTMLElement} place
+ * @param {string[]} names
+ */
+function measured(place, names) {
+  const pen = document.createElement("canvas").getContext("2d");
+  if (pen) pen.font = `12px ${getComputedStyle(place).fontFamily}`;
+  return names.map((name) => pen?.measureText(name).width ?? name.length * 7);
+}
+
+/** What the shapes are, where there are several. @param {Graph} graph */
+function legend(graph) {
+  const kinds = KINDS.filter((name) => graph.nodes.some((node) => node.kind === name));
+  if (kinds.length < 2) return "";
+  return h("ul", { class: "graph-legend" }, kinds.map((name) => h("li", {}, svg("svg", { viewBox: "-9 -9 18 18", class: `node is-${name}`, "aria-hidden": "true" }, shape(name, 6)), name)));
 }
 
 /**
@@ -109,9 +144,10 @@ function draw(place, bar, graph, signal) {
  * @param {Graph["edges"]} edges
  * @param {SVGElement[]} marks
  * @param {SVGElement[]} lines
+ * @param {() => void} changed
  */
-function filters(graph, edges, marks, lines) {
-  const word = h("input", { type: "search", class: "search-inline", placeholder: "Find in the graph", "aria-label": "Find in the graph", "data-search": "" });
+function filters(graph, edges, marks, lines, changed) {
+  const word = h("input", { type: "search", class: "search", placeholder: "Find in the graph", "aria-label": "Find in the graph", "data-search": "" });
   const kind = h("select", { "aria-label": "Kind", class: "filter" }, h("option", { value: "" }, "All kinds"),
     KINDS.filter((name) => graph.nodes.some((node) => node.kind === name)).map((name) => h("option", { value: name }, name)));
   const tie = h("select", { "aria-label": "Ties", class: "filter" }, h("option", { value: "" }, "All ties"),
@@ -127,26 +163,35 @@ function filters(graph, edges, marks, lines) {
     });
     edges.forEach((edge, index) => (lines[index].style.display = (tie.value && edge.kind !== tie.value) || hidden.has(edge.source) || hidden.has(edge.target) ? "none" : ""));
     sum.textContent = plural(graph.nodes.length - hidden.size, "node");
+    changed();
   };
   const sum = h("span", { class: "soft small", role: "status" }, plural(graph.nodes.length, "node"));
   word.addEventListener("input", apply);
   kind.addEventListener("change", apply);
   tie.addEventListener("change", apply);
-  return [word, kind, tie, sum];
+  return [h("div", { class: "search-box" }, icon("search"), word), kind, tie, sum];
 }
 
 /**
  * @param {import("../types").Node_} node
  * @param {{ x: number, y: number }} point
- * @param {"left" | "right" | undefined} side of the label; without one there is no room for it
+ * @param {string} name
  */
-function mark(node, point, side) {
-  const size = 5 + 5 * Math.max(0, Math.min(1, node.importance ?? 0.5));
-  const shape = node.kind === "memory"
-    ? svg("circle", { class: "shape", r: size })
-    : svg("rect", { class: "shape", x: -size, y: -size, width: size * 2, height: size * 2, rx: 2 });
+function mark(node, point, name) {
+  const size = 5 + 4 * Math.max(0, Math.min(1, node.importance ?? 0.5));
   return svg("g", { class: `node is-${node.kind}`, transform: `translate(${point.x.toFixed(1)} ${point.y.toFixed(1)})`, tabindex: "-1", role: "button", "aria-label": `${node.kind}: ${cut(node.label, 120)}` },
-    shape, side && svg("text", side === "right" ? { x: size + 4, y: 4 } : { x: -size - 4, y: 4, "text-anchor": "end" }, cut(node.label, LABEL)));
+    svg("g", { class: "sized" }, shape(node.kind, size), svg("text", {}, name)));
+}
+
+/**
+ * Round ones are memories; a decision stands on its corner.
+ * @param {string} kind
+ * @param {number} size
+ */
+function shape(kind, size) {
+  if (kind === "memory") return svg("circle", { class: "shape", r: size });
+  const turned = kind === "decision" || kind === "milestone";
+  return svg("rect", { class: "shape", x: -size, y: -size, width: size * 2, height: size * 2, rx: 2, ...(turned && { transform: "rotate(45)" }) });
 }
 
 /** @param {import("../types").Node_} node */
@@ -184,102 +229,4 @@ function toward(points, marks, from, key) {
     if (cost < least) [best, least] = [index, cost];
   });
   return best;
-}
-
-/** What part of the plane is shown: dragged, wheeled, pinched. */
-class View {
-  /** @type {Map<number, { x: number, y: number }>} */
-  #fingers = new Map();
-  #travelled = 0;
-
-  /**
-   * @param {SVGElement} canvas
-   * @param {Box} whole
-   * @param {AbortSignal} signal
-   */
-  constructor(canvas, whole, signal) {
-    this.canvas = canvas;
-    this.whole = whole;
-    this.box = { ...whole };
-    // Once it has its place: where all of it would be too small to read, begin with the middle.
-    requestAnimationFrame(() => this.#begin());
-    this.all();
-    canvas.addEventListener("wheel", (event) => (event.preventDefault(), this.zoom(event.deltaY > 0 ? 1.12 : 0.89, this.#at(event))), { passive: false, signal });
-    canvas.addEventListener("pointerdown", (event) => ((this.#travelled = 0), this.#fingers.set(event.pointerId, { x: event.clientX, y: event.clientY })), { signal });
-    addEventListener("pointerup", (event) => this.#fingers.delete(event.pointerId), { signal });
-    addEventListener("pointercancel", (event) => this.#fingers.delete(event.pointerId), { signal });
-    addEventListener("pointermove", (event) => this.#drag(event), { signal });
-  }
-
-  /** Whether the last press was no press but a drag. */
-  get wasMoved() {
-    return this.#travelled > DRAG;
-  }
-
-  #begin() {
-    const scale = this.#scale();
-    if (Number.isFinite(scale) && scale > SMALLEST) this.zoom(SMALLEST / scale);
-  }
-
-  all() {
-    this.box = { ...this.whole };
-    this.#draw();
-  }
-
-  /**
-   * @param {number} by
-   * @param {{ x: number, y: number }} [around]
-   */
-  zoom(by, around = { x: this.box.x + this.box.width / 2, y: this.box.y + this.box.height / 2 }) {
-    const width = Math.min(this.whole.width * 3, Math.max(80, this.box.width * by));
-    const scale = width / this.box.width;
-    this.box = { x: around.x - (around.x - this.box.x) * scale, y: around.y - (around.y - this.box.y) * scale, width, height: this.box.height * scale };
-    this.#draw();
-  }
-
-  /** Move so that a point is inside. @param {{ x: number, y: number }} point */
-  reveal(point) {
-    const { x, y, width, height } = this.box;
-    if (point.x < x || point.x > x + width) this.box.x = point.x - width / 2;
-    if (point.y < y || point.y > y + height) this.box.y = point.y - height / 2;
-    this.#draw();
-  }
-
-  /** @param {PointerEvent} event */
-  #drag(event) {
-    const before = this.#fingers.get(event.pointerId);
-    if (!before) return;
-    const now = { x: event.clientX, y: event.clientY };
-    this.#travelled += Math.hypot(now.x - before.x, now.y - before.y);
-    const other = [...this.#fingers].find(([id]) => id !== event.pointerId)?.[1];
-    if (other) {
-      this.zoom(Math.hypot(before.x - other.x, before.y - other.y) / Math.max(1, Math.hypot(now.x - other.x, now.y - other.y)));
-    } else {
-      const scale = this.#scale();
-      this.box.x -= (now.x - before.x) * scale;
-      this.box.y -= (now.y - before.y) * scale;
-      this.#draw();
-    }
-    this.#fingers.set(event.pointerId, now);
-  }
-
-  #scale() {
-    const shown = this.canvas.getBoundingClientRect();
-    return Math.max(this.box.width / shown.width, this.box.height / shown.height);
-  }
-
-  /** @param {MouseEvent} event */
-  #at(event) {
-    const shown = this.canvas.getBoundingClientRect();
-    const scale = this.#scale();
-    return {
-      x: this.box.x + this.box.width / 2 + (event.clientX - shown.left - shown.width / 2) * scale,
-      y: this.box.y + this.box.height / 2 + (event.clientY - shown.top - shown.height / 2) * scale,
-    };
-  }
-
-  #draw() {
-    const { x, y, width, height } = this.box;
-    this.canvas.setAttribute("viewBox", [x, y, width, height].map((value) => value.toFixed(1)).join(" "));
-  }
 }

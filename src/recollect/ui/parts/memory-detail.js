@@ -19,6 +19,9 @@ const EVENTS = /** @type {Record<string, string>} */ ({
   "memory.linked": "Tied to another", "memory.unlinked": "Untied", "memory.reopened": "Held true again",
 });
 
+// What the other memory says of this one, said the other way round; the rest reads the same from both ends.
+const REVERSED = /** @type {Record<string, string>} */ ({ part_of: "has part", updates: "updated by", caused_by: "causes", result_of: "results in" });
+
 /**
  * @param {string} id
  * @param {() => void} [closed]
@@ -56,8 +59,7 @@ function detail(memory, close) {
       h("blockquote", { class: "said" }, h("p", {}, message.content), h("a", { href: `#/chat/${message.chat_id}?message=${message.id}`, click: close }, "Open the chat")))),
     section("Replaces", (memory.replaces ?? []).map(other)),
     section("Replaced by", (memory.replaced_by ?? []).map(other)),
-    section("Tied to", (memory.links ?? []).map((link) =>
-      h("div", { class: "link-row" }, h("span", { class: "chip" }, relation(link)), other(link.memory), h("span", { class: "score", title: "How strong the tie is" }, score(link.weight))))),
+    section("Tied to", ties(memory.links ?? [])),
     section("History", (memory.history ?? []).map((event, index, all) => happened(memory, event, all[index + 1]))),
   ].filter((part) => part !== null);
 }
@@ -77,10 +79,17 @@ function happened(memory, event, before) {
       said !== memory.content && h("button", { type: "button", class: "link", click: () => correct(memory.id, said).catch(say) }, "Put these words back")));
 }
 
-/** @param {import("../types").Link} link */
+/** @param {import("../types").Link[]} links */
+function ties(links) {
+  const row = (/** @type {import("../types").Link} */ link) =>
+    h("div", { class: "link-row" }, h("span", { class: "chip" }, relation(link)), other(link.memory), h("span", { class: "score", title: "How strong the tie is" }, score(link.weight)));
+  return links.length ? [h("div", { class: "links" }, links.map(row))] : [];
+}
+
+/** Read from this memory to the other. @param {import("../types").Link} link */
 function relation(link) {
-  const name = (link.relation || "similar").replaceAll("_", " ");
-  return link.direction === "in" ? `← ${name}` : name;
+  const name = link.relation || "similar";
+  return (link.direction === "in" ? (REVERSED[name] ?? name) : name).replaceAll("_", " ");
 }
 
 /** @param {Detail} memory */

@@ -22,6 +22,7 @@ export function memoryRow(memory, { isPast = false } = {}) {
   const row = h("article", { class: memory.pinned ? "memory is-pinned" : "memory", keydown: act },
     text,
     h("p", { class: "meta" },
+      memory.pinned && h("span", { class: "pinned", title: "Pinned: always told" }, icon("pinned"), h("span", { class: "visually-hidden" }, "Pinned")),
       memory.category && h("span", { class: "chip", title: "Category" }, memory.category),
       h("span", { class: "source", title: "Source" }, memory.source_type.replaceAll("_", " ")),
       moment(memory.learned_at ?? memory.created_at),

@@ -90,7 +90,7 @@ function axis(top, y, unit, width) {
  */
 function marks(days, x, width) {
   const every = Math.max(1, Math.ceil(days.length / Math.floor(width / 90)));
-  return days.flatMap((each, index) => ((days.length - 1 - index) % every ? [] : [svg("text", { x: x(index), y: HEIGHT - 4, "text-anchor": "middle" }, day(each))]));
+  return days.flatMap((each, index) => ((days.length - 1 - index) % every ? [] : [svg("text", index === days.length - 1 ? { x: width, y: HEIGHT - 4, "text-anchor": "end" } : { x: x(index), y: HEIGHT - 4, "text-anchor": "middle" }, day(each))]));
 }
 
 /**
