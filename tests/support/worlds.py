@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 import httpx2
 from fastapi import FastAPI
 
-from recollect.domain import Caller, ProjectId, Ref, Right, Scope, ThreadId
+from recollect.domain import AgentId, Caller, ProjectId, Ref, Right, Scope, ThreadId
 from recollect.doors.front import Door
 from recollect.engine.core import Engine
 from recollect.engine.documents import NewDocument, add_document
@@ -214,7 +214,7 @@ async def furnished(engine: Engine, server: Server, owner: Caller, mark: str) ->
     step = timedelta(seconds=1)
     project = await new_project(engine, owner)
     agent = await _agent_of(engine, owner, project)
-    inside = replace(owner, project_id=ProjectId(UUID(project)))
+    inside = replace(owner, project_id=ProjectId(UUID(project)), agent_id=AgentId(UUID(agent)))
     thread = await open_thread(
         engine,
         inside,
@@ -436,6 +436,23 @@ def cases(door: Door, own: Things, foreign: Things) -> Iterator[Case]:
             yield replace(case, body=json.loads(text))
 
 
+# What names the place of each scope; more than that would name another place.
+_PLACE_OF = {"global": (), "project": ("projectId",), "agent": ("agentId",)}
+
+
+def written(door: Door, own: Things) -> Iterator[Case]:
+    """Each route that writes, as it is; where there are scopes, in each."""
+    for case in _cases(door, own, own):
+        if case.route.method not in {"POST", "PUT", "PATCH"} or case.place != "as it is":
+            continue
+        yield case
+        if case.body and "scope" in case.body:
+            for scope, named in _PLACE_OF.items():
+                others = {"projectId", "agentId", "sessionId"} - {*named}
+                body = {name: case.body[name] for name in case.body.keys() - others}
+                yield replace(case, place=scope, body={**body, "scope": scope})
+
+
 def _cases(door: Door, own: Things, foreign: Things) -> Iterator[Case]:
     assert isinstance(door.app, FastAPI)
     mine, theirs = own.names_for(door), foreign.names_for(door)
@@ -539,8 +556,7 @@ def _sent(
 def _file_for(route: Route, names: Mapping[str, str]) -> dict[str, tuple[str, bytes]]:
     if route.path == "/api/v1/import":
         return {"file": ("brought.jsonl", _brought(names))}
-    field_name = "files" if route.path.endswith("/documents") else "file"
-    return {field_name: ("note.txt", WORDS.encode())}
+    return {"file": ("note.txt", WORDS.encode())}
 
 
 def _brought(names: Mapping[str, str]) -> bytes:

@@ -306,3 +306,9 @@ async def test_what_was_said_in_a_project_stays_there_though_its_thread_or_speak
 
     [kept] = await stored(house, caller)
     assert (kept["scope"], kept["project_id"]) == ("project", str(project))
+
+    # Whoever says the same elsewhere must not be able to tell that it was said there.
+    await say(house, await colleague(engine, caller), secret)
+    await drain(house)
+
+    assert sorted(row["scope"] for row in await stored(house, caller)) == ["project", "workspace"]

@@ -118,7 +118,8 @@ async def find(db: Db, caller: Caller, ref: Ref) -> Document | None:
 _SAME = f"""
     SELECT {_COLUMNS} FROM document d
     WHERE d.workspace_id = %(workspace_id)s AND d.digest = %(digest)s AND d.name = %(name)s
-        AND d.project_id IS NOT DISTINCT FROM %(project_id)s AND {DOCUMENT_IN_SIGHT}
+        AND CASE WHEN d.project_id IS NULL THEN d.workspace_id ELSE d.project_id END = %(place)s
+        AND {DOCUMENT_IN_SIGHT}
     ORDER BY d.created_at, d.id
     LIMIT 1
 """
@@ -126,7 +127,8 @@ _SAME = f"""
 
 async def find_same(db: Db, caller: Caller, *, name: str, digest: bytes) -> Document | None:
     """The document of the same name and bytes, where the caller would put it."""
-    values = {"name": name, "digest": digest, "project_id": caller.project_id}
+    place = caller.project_id or caller.workspace_id
+    values = {"name": name, "digest": digest, "place": place}
     return await _one(db, _SAME, in_sight_of(caller) | values)
 
 

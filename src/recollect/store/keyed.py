@@ -19,14 +19,13 @@ _WITH_THREAD = """
     LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
 """
 
-# The place of a key is its scope and what that scope is of: a user, a project or an agent.
+# The place of a key is its scope and what that scope is of: a user, a project or an agent. As
+# `memory_key` has it: what stands in another place is not even read.
 _IN_PLACE = """
     m.key = %(key)s AND m.scope = %(scope)s
-    AND CASE %(scope)s
-        WHEN 'project' THEN m.project_id = %(in_project)s
-        WHEN 'agent' THEN m.agent_id = %(in_agent)s
-        ELSE m.user_id = %(user_id)s
-    END
+    AND CASE m.scope
+        WHEN 'project' THEN m.project_id WHEN 'agent' THEN m.agent_id ELSE m.user_id
+    END = %(place)s
 """
 
 # Saves of one key in one place come one at a time; two at the same instant would else each find
@@ -40,14 +39,12 @@ _HOLD = """
 
 async def hold(db: Db, caller: Caller, key: str, scope: Scope) -> None:
     """Wait for other saves of this key in this place, until the transaction ends."""
+    await db.execute(_HOLD, _place(caller, key, scope) | {"workspace_id": caller.workspace_id})
+
+
+def _place(caller: Caller, key: str, scope: Scope) -> dict[str, Any]:
     places = {Scope.PROJECT: caller.project_id, Scope.AGENT: caller.agent_id}
-    values = {
-        "workspace_id": caller.workspace_id,
-        "scope": scope,
-        "place": places.get(scope, caller.user_id),
-        "key": key,
-    }
-    await db.execute(_HOLD, values)
+    return {"key": key, "scope": scope, "place": places.get(scope, caller.user_id)}
 
 
 _FIND = f"""
@@ -60,7 +57,7 @@ _FIND = f"""
 
 async def find(db: Db, caller: Caller, key: str, scope: Scope, now: datetime) -> Memory | None:
     """The memory of that key in the caller's place; of several, the last one changed."""
-    values = {"key": key, "scope": scope, **visible_to(caller, now)}
+    values = _place(caller, key, scope) | visible_to(caller, now)
     found = await _fetch(db, _FIND, values)
     return found[0] if found else None
 

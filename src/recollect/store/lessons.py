@@ -34,11 +34,13 @@ class Lesson:
 _ADD = """
     INSERT INTO lesson (
         workspace_id, id, dedupe_key, source, org_id, user_id, subject, thread_id, text, digest,
-        said_at, state, held_until, created_at
+        said_at, state, held_until, created_at, project_id
     ) VALUES (
         %(workspace_id)s, %(id)s, %(dedupe_key)s, %(source)s, %(org_id)s, %(user_id)s, %(subject)s,
         %(thread_id)s, %(text)s, %(digest)s, %(said_at)s, 'pending', %(held_until)s,
-        %(now)s
+        %(now)s,
+        (SELECT t.project_id FROM thread t
+         WHERE t.workspace_id = %(workspace_id)s AND t.id = %(thread_id)s)
     )
     ON CONFLICT (workspace_id, dedupe_key) DO NOTHING
 """
@@ -137,13 +139,22 @@ _LEARNT = """
         SELECT FROM lesson
         WHERE workspace_id = %(workspace_id)s AND digest = %(digest)s AND state = 'done'
             AND subject IS NOT DISTINCT FROM %(subject)s
+            AND CASE WHEN project_id IS NULL THEN workspace_id ELSE project_id END = coalesce(
+                (SELECT t.project_id FROM thread t
+                 WHERE t.workspace_id = %(workspace_id)s AND t.id = %(thread_id)s),
+                %(workspace_id)s)
     )
 """
 
 
 async def is_learnt(db: Db, workspace_id: WorkspaceId, lesson: Lesson) -> bool:
-    """Whether the same words of the same person were learnt from before."""
-    values = {"workspace_id": workspace_id, "digest": lesson.digest, "subject": lesson.subject}
+    """Whether the same words of the same person were learnt from before, in the same project."""
+    values = {
+        "workspace_id": workspace_id,
+        "digest": lesson.digest,
+        "subject": lesson.subject,
+        "thread_id": lesson.thread_id,
+    }
     row = await (await db.execute(_LEARNT, values)).fetchone()
     return bool(row and row[0])
 

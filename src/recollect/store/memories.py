@@ -435,10 +435,19 @@ async def newest(
     return [MemoryId(row[0]) for row in await (await db.execute(_NEWEST, values)).fetchall()]
 
 
+# What the scope is of, as `memory_digest` has it: what stands in another place is not even read.
 _SAME_TEXT = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.content_digest = %(content_digest)s
-        AND m.scope = %(scope)s AND m.subject IS NOT DISTINCT FROM %(subject)s AND {VISIBLE}
+        AND m.scope = %(scope)s
+        AND CASE m.scope
+            WHEN 'global' THEN m.user_id
+            WHEN 'project' THEN m.project_id
+            WHEN 'agent' THEN m.agent_id
+            WHEN 'thread' THEN m.thread_id
+            ELSE m.workspace_id
+        END = %(place)s
+        AND m.subject IS NOT DISTINCT FROM %(subject)s AND {VISIBLE}
     ORDER BY m.created_at, m.id
     LIMIT 1
 """
@@ -454,12 +463,19 @@ async def find_same_text(
     now: datetime,
 ) -> Memory | None:
     """The oldest live memory of that scope and person whose normalised text is the same."""
+    places = {
+        Scope.GLOBAL: caller.user_id,
+        Scope.PROJECT: caller.project_id,
+        Scope.AGENT: caller.agent_id,
+        Scope.THREAD: caller.thread_id,
+    }
     found = await _fetch(
         db,
         _SAME_TEXT,
         {
             "content_digest": content_digest,
             "scope": scope,
+            "place": places.get(scope, caller.workspace_id),
             "subject": subject,
             **visible_to(caller, now),
         },
