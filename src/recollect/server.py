@@ -1,7 +1,7 @@
 """Composition: the front desk and the doors behind it, health and metrics, and what runs beside."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from hmac import compare_digest
@@ -55,7 +55,7 @@ class Server:
         self.health = Health(engine)
         self.worker = Worker(engine, slots=settings.workers, measures=self.measures)
         self._mcp = Mcp(engine, settings.names)
-        self.under_way = UnderWay()
+        self.under_way = UnderWay(engine.now)
         cookies = Cookies(self._sign_ins(settings), is_https=settings.https)
         self.doors: list[Door] = [
             alumia.door(engine),
@@ -94,7 +94,7 @@ class Server:
         is_open = asyncio.Event()
         speaking = asyncio.create_task(self._mcp.run(is_open))
         speaking.add_done_callback(lambda _: is_open.set())  # nor shall we wait for one that failed
-        tasks = [asyncio.create_task(self._listen()), speaking]
+        tasks = [speaking, *(asyncio.create_task(each) for each in self._listening())]
         if self._settings.workers:
             tasks.append(asyncio.create_task(self.worker.run()))
         try:
@@ -107,12 +107,12 @@ class Server:
             await self.under_way.close()
             await end(tasks)
 
-    async def _listen(self) -> None:
+    def _listening(self) -> list[Coroutine[None, None, None]]:
         # PgBouncer in transaction mode cannot carry LISTEN: workers poll, and so do we.
         if self._settings.pgbouncer:
-            await self.ring.watch()
-        else:
-            await listen(
+            return [self.ring.watch(), self.under_way.watch(self._engine)]
+        return [
+            listen(
                 self._engine.pool.url,
                 {
                     jobs.CHANNEL: lambda _: self.worker.wake(),
@@ -120,6 +120,7 @@ class Server:
                     STOP: self.under_way.hear,
                 },
             )
+        ]
 
     def _house(self) -> Starlette:
         """What stands behind no door: nothing here shows anybody's data."""

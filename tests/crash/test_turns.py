@@ -1,10 +1,14 @@
-"""A server that dies in the middle of a turn: what the user said and what was to be learnt stay."""
+"""A server that ends in the middle of a turn: what the user said and what was to be learnt stay."""
 
 import asyncio
+import signal
+from collections.abc import Callable
 
 import httpx2
+import psycopg
 import pytest
 
+from tests.support.database import TestDatabases
 from tests.support.live import on_a_port
 from tests.support.running import Running, running_house
 from tests.support.upstream import Endpoint, Raw, Say
@@ -15,8 +19,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 THREAD = "killed"
 
 
-async def talk_until_it_dies(house: Running) -> None:
-    """Ask, see the first words, and cut the power."""
+async def talk_until_it_ends(house: Running, end: Callable[[], None]) -> None:
+    """Ask, see the first words, and end it."""
     headers = {"Authorization": f"Bearer {house.key}", "X-Recollect-Thread": THREAD}
     said = [{"role": "user", "content": "I live in Oslo. What is the weather?"}]
     body = {"model": "m1", "messages": said, "stream": True}
@@ -28,7 +32,7 @@ async def talk_until_it_dies(house: Running) -> None:
         with pytest.raises(httpx2.TransportError):
             async for line in answer.aiter_lines():
                 if "One" in line:
-                    await asyncio.to_thread(house.kill_everything)
+                    await asyncio.to_thread(end)
 
 
 async def learnt(house: Running) -> list[str]:
@@ -53,7 +57,7 @@ async def test_kill_9_in_mid_turn_loses_neither_the_message_nor_its_lesson() -> 
         on_a_port(endpoint) as url,
         running_house(RECOLLECT_CHAT_URL=f"{url}/v1", RECOLLECT_WORKERS="0") as house,
     ):
-        await talk_until_it_dies(house)
+        await talk_until_it_ends(house, house.kill_everything)
         house.environment["RECOLLECT_WORKERS"] = "1"
         await asyncio.to_thread(house.start)
 
@@ -65,3 +69,36 @@ async def test_kill_9_in_mid_turn_loses_neither_the_message_nor_its_lesson() -> 
         assert [(each["role"], each["content"]) for each in kept["_embedded"]["inf:message"]] == [
             ("user", "I live in Oslo. What is the weather?")
         ]
+
+
+async def test_one_told_twice_to_leave_keeps_as_much_of_the_answer_as_there_was(
+    databases: TestDatabases,
+) -> None:
+    endpoint = Endpoint()
+    endpoint.script = [Raw(Say("One two.").events("m1", with_usage=False)[:2], hangs=True)]
+    database_url = databases.empty()
+
+    with (
+        on_a_port(endpoint) as url,
+        running_house(DATABASE_URL=database_url, RECOLLECT_CHAT_URL=f"{url}/v1") as house,
+    ):
+        process = house.process
+        assert process
+
+        def leave() -> None:
+            for told in (signal.SIGTERM, signal.SIGINT):
+                process.send_signal(told)
+            process.wait(30)
+
+        await talk_until_it_ends(house, leave)
+
+    assert process.returncode == 0
+    with psycopg.connect(database_url) as db:
+        db.execute("SET LOCAL recollect.reach = 'everywhere'")
+        kept = db.execute("SELECT role, content, metadata FROM message ORDER BY position")
+        said = kept.fetchall()
+    assert [each[:2] for each in said] == [
+        ("user", "I live in Oslo. What is the weather?"),
+        ("assistant", "One"),
+    ]
+    assert said[1][2]["incomplete"] is True

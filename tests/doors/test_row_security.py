@@ -1,6 +1,7 @@
 """The second lock: row-level security alone keeps workspaces apart, whatever a statement forgot."""
 
 from typing import Any, LiteralString
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psycopg
@@ -11,6 +12,7 @@ from psycopg.errors import InsufficientPrivilege
 from recollect.domain import Caller, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.store.pool import Db
+from tests.support.database import TestDatabases
 from tests.support.house import Visitor, key_for, new_caller, open_pool, serve, visit
 from tests.support.statebase import open_session, remember
 
@@ -152,6 +154,31 @@ async def test_S43_a_bare_update_or_delete_leaves_other_workspaces_alone(
 
     assert await rows_of(other.workspace_id) == theirs
     assert sum(rows for table, rows in (await rows_of(ours)).items() if table != "event") == 0
+
+
+async def test_S43_what_a_stranger_left_set_on_a_connection_opens_nothing(
+    databases: TestDatabases, database_url: str, ours: WorkspaceId, other: Caller
+) -> None:
+    """PgBouncer hands a connection on with whatever somebody at psql has set on it."""
+    theirs = "SELECT count(*) FROM {table} WHERE workspace_id = %(theirs)s"
+    name = urlsplit(database_url).path.removeprefix("/")
+    async with open_pool(databases.direct_url(name), size=1) as pool:
+        connection = await pool._pool.getconn()
+        await connection.execute("SET recollect.reach = 'everywhere'")
+        left = await count(connection, theirs, "memory", theirs=other.workspace_id)
+        await pool._pool.putconn(connection)
+
+        seen: list[int] = []
+        for transaction in (
+            pool.writing(ours),
+            pool.counting(ours),
+            pool.reading(ours),
+            pool.snapshot(ours),
+        ):
+            async with transaction as db:
+                seen.append(await count(db, theirs, "memory", theirs=other.workspace_id))
+
+    assert (left, seen) == (1, [0, 0, 0, 0])
 
 
 @pytest.mark.parametrize("change", ["UPDATE event SET reason = 'none'", "DELETE FROM event"])

@@ -34,12 +34,11 @@ from recollect.engine.threads import OpenThread, close_thread, get_thread, open_
 from recollect.errors import Denied, Invalid, NotFound, TooLarge
 from recollect.models.registry import Embedders
 from recollect.store import segments
-from recollect.store.pool import Pool
 from tests.support.alumia import colleague, new_project
 from tests.support.chats import new_chat, say
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
-from tests.support.house import new_caller
+from tests.support.house import new_caller, open_pool
 
 pytestmark = pytest.mark.anyio
 
@@ -130,9 +129,7 @@ async def test_two_servers_that_append_at_once_agree_on_one_order(
     engine: Engine, caller: Caller, chat: Thread, database_url: str, clock: Clock
 ) -> None:
     late = Clock(clock.at - timedelta(minutes=5))  # a clock that is five minutes slow
-    pool = Pool(database_url, size=8)
-    await pool.open()
-    try:
+    async with open_pool(database_url, size=8) as pool:
         other = Engine(pool=pool, embedders=Embedders(StubEmbedder()), now=late)
         houses = [engine, other]
 
@@ -150,8 +147,6 @@ async def test_two_servers_that_append_at_once_agree_on_one_order(
 
         ours = await listed(engine, caller, chat)
         theirs = await listed(other, caller, chat)
-    finally:
-        await pool.close()
     assert ours == theirs
     assert [each.position for each in ours.messages] == list(range(1, 41))
     assert ours.total == 40

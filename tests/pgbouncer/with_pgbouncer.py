@@ -133,6 +133,26 @@ async def test_an_index_is_built_and_its_settings_stay_with_nobody(shared: Engin
     assert await room() == before
 
 
+async def test_a_request_broken_off_in_the_middle_of_a_query_leaves_the_pooler_alone(
+    shared: Engine,
+) -> None:
+    """Told to break a query off as it ends, PgBouncer 1.18 ends itself, for everybody."""
+    caller = await new_caller(shared)
+
+    async def ask() -> None:
+        async with shared.pool.reading(caller.workspace_id) as db:
+            await db.execute("SELECT pg_sleep(0.02)")
+
+    for number in range(60):
+        asking = asyncio.create_task(ask())
+        await asyncio.sleep(0.015 + number % 10 / 1000)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    await save(shared, caller, Save("all is well"))
+    assert shared.pool.statistics.get("connections_lost", 0) == 0
+
+
 async def test_many_processes_migrate_one_empty_database_once(databases: TestDatabases) -> None:
     url = databases.empty()
 

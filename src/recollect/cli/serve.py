@@ -17,7 +17,10 @@ from recollect.server import Server
 from recollect.settings import Settings
 from recollect.store.migrate import migrate
 
+# How long answers may go on once we were told to leave, and how long writing down those that are
+# broken off then.
 _LEAVE_SECONDS = 10
+_WRITE_SECONDS = 5
 
 
 def add(commands: Commands) -> None:
@@ -123,3 +126,14 @@ async def _serve(server: Server, listening: socket.socket) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         running.add_signal_handler(each, leave)
     await serving.serve(sockets=[listening])
+    await _break_off(serving)
+
+
+async def _break_off(serving: _Uvicorn) -> None:
+    """Let the requests that are left keep what was said so far; uvicorn waits for none of them."""
+    requests = set(serving.server_state.tasks)
+    if serving.force_exit:  # else they have been told
+        for each in requests:
+            each.cancel()
+    if requests:
+        await asyncio.wait(requests, timeout=_WRITE_SECONDS)

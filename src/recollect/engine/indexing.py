@@ -36,7 +36,7 @@ async def index_vectors(
         async with engine.pool.reading(workspace_id) as db:
             table = await vector_indexes.partition(db, workspace_id)
         if table:
-            await vector_indexes.build(engine.pool.url, each, table)
+            await vector_indexes.build(engine.pool, each, table)
             async with engine.pool.writing(workspace_id) as db:
                 await vector_indexes.note(db, each, is_ready=True)
             engine.spaces.drop(workspace_id)

@@ -298,7 +298,7 @@ async def drop_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbea
     async with engine.pool.writing(workspace_id) as db:
         names = await vector_indexes.forget_retired(db, workspace_id)
     for name in names:
-        await vector_indexes.drop(engine.pool.url, name)
+        await vector_indexes.drop(engine.pool, name)
     while True:
         async with engine.pool.writing(workspace_id) as db:
             dropped = await generations.drop_retired(db, workspace_id, _DROP_BATCH)

@@ -16,6 +16,9 @@ from recollect.domain import (
     Right,
     Scope,
     Thread,
+    ThreadId,
+    UserId,
+    WorkspaceId,
 )
 from recollect.engine.chats import ChangeChat, change_chat
 from recollect.engine.core import Engine
@@ -26,10 +29,11 @@ from recollect.engine.messages import ListMessages, list_messages
 from recollect.engine.threads import OpenThread, get_thread, open_thread
 from recollect.engine.turn import Ask, Mode
 from recollect.errors import Conflict, Invalid, NotFound
-from recollect.store import idempotency, listen, memories, segments, threads
+from recollect.store import events, idempotency, listen, memories, segments, threads
 
 # On which one server tells the others whose answer, in which chat, is to be broken off.
 STOP = "recollect_stop"
+_STOP_ASKED = "answer.stop_asked"
 AGENT = "dashboard"
 PLAIN = "chat"
 
@@ -215,10 +219,22 @@ async def prepare(engine: Engine, caller: Caller, ref: Ref, say: Say) -> tuple[C
 async def stop_elsewhere(engine: Engine, caller: Caller) -> None:
     """Have whichever other server answers the caller in their chat break that off.
 
-    One that runs behind PgBouncer hears nothing of it, and its answer goes on to the end.
+    Those that hear nothing of it, because PgBouncer stands between, find it written down.
     """
-    async with engine.pool.everywhere() as db:
-        await listen.tell(db, STOP, f"{caller.user_id} {caller.thread_id}")
+    async with engine.writing(caller) as db:
+        await engine.note(
+            db, caller, _STOP_ASKED, {"thread": str(caller.thread_id)}, is_private=True
+        )
+        await listen.tell(db, STOP, f"{caller.workspace_id} {caller.user_id} {caller.thread_id}")
+
+
+async def stops_asked(
+    engine: Engine, workspace_id: WorkspaceId, since: datetime
+) -> list[tuple[UserId, ThreadId, datetime]]:
+    """Whose answer, in which chat, was to be broken off elsewhere, and when; by their clock."""
+    async with engine.pool.reading(workspace_id) as db:
+        found = await events.since(db, workspace_id, _STOP_ASKED, since)
+    return [(each.user_id, ThreadId(UUID(str(each.details["thread"]))), each.at) for each in found]
 
 
 def _recent(newest_first: Sequence[Message]) -> list[Message]:

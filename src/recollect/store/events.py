@@ -150,3 +150,26 @@ async def find(db: Db, caller: Caller, event_id: UUID) -> Event | None:
     async with db.cursor(row_factory=class_row(Event)) as cursor:
         await cursor.execute(_FIND, {**in_sight_of(caller), "id": event_id})
         return await cursor.fetchone()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who did what, where and when, as one process tells another."""
+
+    user_id: UserId
+    details: Json
+    at: datetime
+
+
+_SINCE = """
+    SELECT user_id, details, at FROM event
+    WHERE workspace_id = %(workspace_id)s AND at >= %(since)s AND action = %(action)s
+        AND user_id IS NOT NULL
+"""
+
+
+async def since(db: Db, workspace_id: WorkspaceId, action: str, at: datetime) -> list[Asked]:
+    """Every such act of anybody from a moment on: for the house itself, shown to nobody."""
+    async with db.cursor(row_factory=class_row(Asked)) as cursor:
+        await cursor.execute(_SINCE, {"workspace_id": workspace_id, "action": action, "since": at})
+        return await cursor.fetchall()

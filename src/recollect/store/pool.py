@@ -1,5 +1,6 @@
 """Connections and transactions. Every transaction says which workspace it is for."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -27,23 +28,23 @@ CHECKOUT_SECONDS = 10.0
 # that the next request tries at once, so that a database which was away for long is soon found.
 _RECONNECT_SECONDS = 5.0
 
-_BEGIN = sql.SQL("BEGIN; SET LOCAL recollect.workspace = {}")
+# The reach is named too: PgBouncer hands on connections on which a stranger, such as somebody at
+# psql, may have set another one for good.
+_BEGIN = sql.SQL("BEGIN; SET LOCAL recollect.workspace = {}; SET LOCAL recollect.reach = ''")
 # Holds the user's row: whoever erases the user waits for us, and we find nobody after that.
-_BEGIN_AS = sql.SQL(
-    "BEGIN; SET LOCAL recollect.workspace = {}; SELECT id FROM app_user WHERE id = {} FOR KEY SHARE"
-)
+_HOLD_USER = sql.SQL("; SELECT id FROM app_user WHERE id = {} FOR KEY SHARE")
 # Nobody waits for the disk; after a crash the last half second of it may be missing.
-_BEGIN_COUNTING = sql.SQL(
-    "BEGIN; SET LOCAL recollect.workspace = {}; SET LOCAL synchronous_commit = off"
+_COUNTING = sql.SQL("; SET LOCAL synchronous_commit = off")
+_BEGIN_READING = sql.SQL(
+    "BEGIN READ ONLY; SET LOCAL recollect.workspace = {}; SET LOCAL recollect.reach = ''"
 )
-_BEGIN_READING = sql.SQL("BEGIN READ ONLY; SET LOCAL recollect.workspace = {}")
 # A search's statements are long: planning them for each question took 8 of its 50 ms at 100,000
 # memories, and the plan is the same each time (`PGOPTIONS='-c plan_cache_mode=...'` shows it).
 _KEEP_PLANS = sql.SQL("; SET LOCAL plan_cache_mode = 'force_generic_plan'")
 # A SELECT, and no SET: the first query is the moment that is seen from then on.
 _BEGIN_SNAPSHOT = sql.SQL(
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-    "SELECT set_config('recollect.workspace', {}, true)"
+    "SELECT set_config('recollect.workspace', {}, true), set_config('recollect.reach', '', true)"
 )
 _BEGIN_EVERYWHERE = sql.SQL("BEGIN; SET LOCAL recollect.reach = 'everywhere'")
 _BEGIN_ERASING = sql.SQL(
@@ -51,13 +52,27 @@ _BEGIN_ERASING = sql.SQL(
 )
 
 
+class _Lasting(psycopg.AsyncConnection[TupleRow]):
+    """Lets a query come to its end though nobody waits for it any more; for at most five seconds.
+
+    Asked to break one off, PgBouncer 1.18, which Debian 12 has, ends with "server in bad state" and
+    takes everybody's connections along (its issue 822); older ones may break off somebody else's.
+    """
+
+    async def cancel_safe(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the driver's
+        """Ask nobody. The driver goes on to wait, and closes the connection if that takes long."""
+        del timeout
+
+
 class Pool:
     """A bounded set of connections to one PostgreSQL."""
 
     def __init__(self, url: str, *, size: int, behind_pgbouncer: bool = False) -> None:
         self.url = url
+        self._kind = _Lasting if behind_pgbouncer else psycopg.AsyncConnection[TupleRow]
         self._pool: AsyncConnectionPool[Db] = AsyncConnectionPool(
             url,
+            connection_class=self._kind,
             min_size=min(2, size),
             max_size=size,
             timeout=CHECKOUT_SECONDS,
@@ -82,9 +97,13 @@ class Pool:
         """Give every connection back to the server."""
         await self._pool.close()
 
+    async def beside(self) -> Db:
+        """A connection outside the pool, for what takes long; else as `connect`."""
+        return await connect(self.url, self._kind)
+
     def writing(self, workspace_id: WorkspaceId) -> AbstractAsyncContextManager[Db]:
         """A transaction that sees and changes one workspace, committed when the block ends."""
-        return self._transaction(_BEGIN.format(sql.Literal(str(workspace_id))))
+        return self._transaction(_begin(workspace_id))
 
     def writing_as(
         self, workspace_id: WorkspaceId, user_id: UserId
@@ -94,13 +113,12 @@ class Pool:
         Raises `Unauthenticated` when there is no such user any more.
         """
         return self._transaction(
-            _BEGIN_AS.format(sql.Literal(str(workspace_id)), sql.Literal(str(user_id))),
-            finds_user=True,
+            _begin(workspace_id) + _HOLD_USER.format(sql.Literal(str(user_id))), finds_user=True
         )
 
     def counting(self, workspace_id: WorkspaceId) -> AbstractAsyncContextManager[Db]:
         """As `writing`, for what is only counted: a crash may lose it, and it waits for no disk."""
-        return self._transaction(_BEGIN_COUNTING.format(sql.Literal(str(workspace_id))))
+        return self._transaction(_begin(workspace_id) + _COUNTING)
 
     def reading(
         self, workspace_id: WorkspaceId, *, keeps_plans: bool = False
@@ -148,7 +166,7 @@ class Pool:
         except psycopg.OperationalError as error:
             raise Unavailable("database") from error
         finally:
-            await self._pool.putconn(connection)
+            await self._give_back(connection)
 
     async def _begin(self, begin: sql.SQL | sql.Composed) -> tuple[Db, int]:
         """A connection with the transaction begun, and how many rows the last of that found."""
@@ -164,13 +182,22 @@ class Pool:
                 while cursor.nextset():
                     pass
             except psycopg.OperationalError:
-                await self._pool.putconn(connection)
+                await self._give_back(connection)
             except BaseException:
-                await self._pool.putconn(connection)
+                await self._give_back(connection)
                 raise
             else:
                 return connection, cursor.rowcount
         raise Unavailable("database")
+
+    async def _give_back(self, connection: Db) -> None:
+        # Whoever is told to stop while the pool's lock is waited for would take the connection
+        # along, and the pool would be one smaller for good. It costs 8 microseconds.
+        await asyncio.shield(self._pool.putconn(connection))
+
+
+def _begin(workspace_id: WorkspaceId) -> sql.Composed:
+    return _BEGIN.format(sql.Literal(str(workspace_id)))
 
 
 def _check_user(*, is_known: bool) -> None:
@@ -178,10 +205,10 @@ def _check_user(*, is_known: bool) -> None:
         raise Unauthenticated("Whoever this key belongs to is not known here any more.")
 
 
-async def connect(url: str) -> Db:
+async def connect(url: str, kind: type[Db] = psycopg.AsyncConnection[TupleRow]) -> Db:
     """A connection outside the pool, autocommitting; raise `Unavailable` when nothing answers."""
     try:
-        return await psycopg.AsyncConnection.connect(
+        return await kind.connect(
             # Never prepared: PgBouncer may hand the next transaction another server connection.
             url,
             autocommit=True,

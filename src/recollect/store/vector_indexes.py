@@ -6,7 +6,7 @@ from psycopg import sql
 from psycopg.errors import DiskFull, OutOfMemory
 
 from recollect.domain import WorkspaceId
-from recollect.store.pool import Db, connect, is_pooled
+from recollect.store.pool import Db, Pool, is_pooled
 
 # Up to here an index can hold the vectors; beyond, the exact scan serves.
 MOST_DIMENSIONS = 4_000
@@ -95,7 +95,7 @@ _ROOM = """
 _ALONE = "SET max_parallel_maintenance_workers = 0"
 
 
-async def build(url: str, wanted: Wanted, table: str) -> None:
+async def build(pool: Pool, wanted: Wanted, table: str) -> None:
     """Build the index; takes about a minute for 100,000 vectors."""
     name = sql.Identifier(_name(wanted.workspace_id, wanted.generation))
     statement = _BUILD.format(
@@ -105,7 +105,7 @@ async def build(url: str, wanted: Wanted, table: str) -> None:
         workspace_id=sql.Literal(wanted.workspace_id),
         generation=sql.Literal(wanted.generation),
     )
-    async with await connect(url) as db:
+    async with await pool.beside() as db:
         is_shared = await is_pooled(db)
         if not is_shared:
             await db.execute(_ROOM)
@@ -135,9 +135,9 @@ async def forget_retired(db: Db, workspace_id: WorkspaceId) -> list[str]:
     return [row[0] for row in rows]
 
 
-async def drop(url: str, name: str) -> None:
+async def drop(pool: Pool, name: str) -> None:
     """Drop an index beside the traffic."""
-    async with await connect(url) as db:
+    async with await pool.beside() as db:
         await db.execute(_DROP.format(name=sql.Identifier(name)))
 
 

@@ -111,7 +111,7 @@ async def test_N30_the_answer_comes_word_by_word_and_is_kept_though_the_reader_g
     async with visit(serve(asking), Authorization=f"Bearer {key}") as http:
         chat = await new_chat(http)
         whole = await http.post(f"/api/chats/{chat}", json={"content": "count"})
-        under_way = UnderWay()
+        under_way = UnderWay(asking.now)
         again = NewMessage("user", "count again")
         stream = await take_turn(under_way, asking, caller, refs.chat(chat), again)
         heard = await anext(stream)

@@ -1,7 +1,7 @@
 """The official OpenAI client, unmodified: both APIs, streams, tools, hanging up."""
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, LiteralString
 
 import openai
 import psycopg
@@ -133,27 +133,31 @@ def test_hanging_up_hangs_up_on_the_model_and_loses_nothing(
     stream.close()
 
     assert endpoint.hung_up.wait(10)
-    with psycopg.connect(database_url, autocommit=True) as db:
-        db.execute("SET recollect.reach = 'everywhere'")
-        said = _until_two(db, live)
-        lessons = db.execute(
-            "SELECT text FROM lesson WHERE workspace_id = %s", [live.caller.workspace_id]
-        ).fetchall()
+    said = _until_two(database_url, live)
+    lessons = _rows(database_url, live, "SELECT text FROM lesson WHERE workspace_id = %s")
     assert [row[:2] for row in said] == [("user", "I live in Oslo."), ("assistant", "One")]
     assert said[1][2]["incomplete"] is True
     assert lessons == [("I live in Oslo.",)]
 
 
-def _until_two(db: psycopg.Connection[Any], live: Live) -> list[Any]:
+def _rows(database_url: str, live: Live, query: LiteralString) -> list[Any]:
+    """What is in the workspace now."""
+    with psycopg.connect(database_url) as db:
+        db.execute("SET LOCAL recollect.reach = 'everywhere'")
+        return db.execute(query, [live.caller.workspace_id]).fetchall()
+
+
+def _until_two(database_url: str, live: Live) -> list[Any]:
     """What was said in the workspace, once both sides are on the record."""
     said: list[Any] = []
 
     def are_two() -> bool:
-        said[:] = db.execute(
+        said[:] = _rows(
+            database_url,
+            live,
             "SELECT role, trim(content), metadata FROM message WHERE workspace_id = %s"
             " ORDER BY position",
-            [live.caller.workspace_id],
-        ).fetchall()
+        )
         return len(said) == 2
 
     wait_until(are_two)

@@ -132,7 +132,7 @@ async def stop_turn(request: Request, engine: EngineOf, caller: Chatting) -> cha
 
 
 def _place(caller: Caller) -> Place:
-    return Place(caller.user_id, caller.thread_id)
+    return Place(caller.workspace_id, caller.user_id, caller.thread_id)
 
 
 def _turns(request: Request) -> Turns:

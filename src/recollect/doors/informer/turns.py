@@ -28,7 +28,7 @@ async def take_turn(
     Raises what goes wrong before the model has said anything; after that the stream tells it.
     """
     turn = _Turn(engine, caller, chat, message)
-    stream = under_way.begin(Place(caller.user_id), turn.run)
+    stream = under_way.begin(Place(caller.workspace_id, caller.user_id), turn.run)
     await asyncio.shield(turn.begun)
     return stream
 
@@ -41,7 +41,7 @@ class _Turn:
         self._message = message
         self._code = new_code()
         self._text_id = f"{id_of_message(self._code)}-text"
-        self._events = Events()
+        self._events = Events(engine.now())
         # Done when the first words are there, or none will come.
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Looked at here as well: whoever waited for it may have gone.

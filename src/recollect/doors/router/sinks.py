@@ -17,6 +17,7 @@ from recollect.engine.turn import Begun, Piece, Ran, Sink
 from recollect.errors import Failure
 from recollect.logs import frames
 from recollect.models import sse
+from recollect.tasks import end
 
 Object = dict[str, Any]
 
@@ -124,6 +125,10 @@ class TurnResponse(Response):
             if not isinstance(error, Failure):
                 _log.error("turn.failed", kind=type(error).__name__, at=frames(error))
             await sink.failed(answer(error))
+        except asyncio.CancelledError:
+            # The server ends: it waits for us, and nobody else for what was said to be kept.
+            await end([turn])
+            raise
         finally:
             for task in (turn, gone, heart):
                 task.cancel()

@@ -1,0 +1,41 @@
+"""The pool keeps its size, whoever is told to stop, and whenever."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from tests.support.house import open_pool
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_who_is_told_to_stop_again_while_giving_a_connection_back_gives_it_back(
+    database_url: str,
+) -> None:
+    async with open_pool(database_url, size=1) as pool:
+        lock = pool._pool._lock
+        is_inside = asyncio.Event()
+
+        async def act() -> None:
+            async with pool.everywhere():
+                is_inside.set()
+                await asyncio.Event().wait()
+
+        acting = asyncio.create_task(act())
+        await is_inside.wait()
+        async with lock:
+            acting.cancel()
+            await until(lambda: _is_awaited(lock))
+            acting.cancel()
+            with suppress(asyncio.CancelledError):
+                await acting
+
+        async with asyncio.timeout(5), pool.everywhere() as db:
+            row = await (await db.execute("SELECT 1")).fetchone()
+    assert row == (1,)
+
+
+async def _is_awaited(lock: asyncio.Lock) -> bool:
+    return bool(lock._waiters)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
