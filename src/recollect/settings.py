@@ -77,7 +77,9 @@ class Settings:
     )
     pool_size: int = _setting("Most database connections a process opens.", 10)
     pgbouncer: bool = _setting(
-        "Set when PgBouncer in transaction mode stands between: no prepared statements.", False
+        "Set when PgBouncer in transaction mode stands between: nothing is prepared, listened for "
+        "or broken off.",
+        False,
     )
     postgres_bin: Path | None = _setting(
         "A directory with `postgres` and `initdb` for the embedded database to use.", None

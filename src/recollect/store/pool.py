@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -55,8 +56,9 @@ _BEGIN_ERASING = sql.SQL(
 class _Lasting(psycopg.AsyncConnection[TupleRow]):
     """Lets a query come to its end though nobody waits for it any more; for at most five seconds.
 
-    Asked to break one off, PgBouncer 1.18, which Debian 12 has, ends with "server in bad state" and
-    takes everybody's connections along (its issue 822); older ones may break off somebody else's.
+    Asked to break one off by somebody who hangs up on it, PgBouncer 1.18, which Debian 12 has, ends
+    with "bad client state" and takes everybody's connections along (its issue 801). Older ones may
+    break off the query of another client.
     """
 
     async def cancel_safe(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the driver's
@@ -172,6 +174,7 @@ class Pool:
         """A connection with the transaction begun, and how many rows the last of that found."""
         # A connection that died with the server fails here, before anything was done: the pool
         # drops it and the next one is tried. That costs no round trip, as asking first would.
+        end = monotonic() + CHECKOUT_SECONDS
         for _ in range(self._pool.max_size + 1):
             try:
                 connection = await self._pool.getconn()
@@ -183,6 +186,9 @@ class Pool:
                     pass
             except psycopg.OperationalError:
                 await self._give_back(connection)
+                # PgBouncer says so too when it has none to give, after waiting for a while.
+                if monotonic() > end:
+                    break
             except BaseException:
                 await self._give_back(connection)
                 raise
