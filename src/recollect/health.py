@@ -1,6 +1,5 @@
 """Health: alive, ready, and how each part is doing."""
 
-import asyncio
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -13,6 +12,7 @@ from recollect.engine.core import Engine
 from recollect.errors import Unavailable
 from recollect.models.embed import Purpose
 from recollect.store import health
+from recollect.tasks import within
 
 # An endpoint is billed for every question; nobody needs to know more often than this.
 _PROBE_KEPT = timedelta(seconds=60)
@@ -56,12 +56,14 @@ class Health:
 
     async def _database(self) -> str:
         try:
-            async with asyncio.timeout(_PATIENCE.total_seconds()):
-                async with self._engine.pool.everywhere() as db:
-                    await health.ask(db)
+            await within(_PATIENCE.total_seconds(), self._ask())
         except (Unavailable, TimeoutError):
             return "unavailable"
         return "ok"
+
+    async def _ask(self) -> None:
+        async with self._engine.pool.everywhere() as db:
+            await health.ask(db)
 
     async def _embedder_state(self) -> str:
         now = self._engine.now()

@@ -1,4 +1,4 @@
-"""Tasks: ending them for good, and two at a time."""
+"""Tasks: ending them for good, two at a time, and no longer than was said."""
 
 import asyncio
 from collections.abc import Collection, Coroutine
@@ -40,3 +40,20 @@ async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tu
         return await one, await task
     finally:
         await end([task])
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """What the work comes to; raise `TimeoutError` when that takes longer.
+
+    Nobody waits for it to stop then: a query through a database that does not answer takes ten
+    seconds to.
+    """
+    task = asyncio.create_task(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+    finally:
+        task.cancel()

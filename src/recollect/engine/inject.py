@@ -1,6 +1,5 @@
 """What a turn is told from memory, without being asked: found, or not, in bounded time."""
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from recollect.errors import Unavailable
 from recollect.store import injections, memories
 from recollect.store.injections import Hidden, Injection
 from recollect.store.pool import Db
+from recollect.tasks import within
 
 Message = dict[str, Any]
 
@@ -81,8 +81,10 @@ async def remember(
     """What this turn should be told; a memory that is slow or down costs the turn nothing else."""
     began = perf_counter()
     try:
-        async with asyncio.timeout(engine.injection_deadline.total_seconds()):
-            found = await _remember(engine, caller, context, messages, seed)
+        found = await within(
+            engine.injection_deadline.total_seconds(),
+            _remember(engine, caller, context, messages, seed),
+        )
     except (TimeoutError, Unavailable) as error:
         _log.warning("memory.degraded", why=type(error).__name__)
         found = Remembered(State.DEGRADED)
