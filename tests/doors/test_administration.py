@@ -45,6 +45,8 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
+# What is written down of a project or an agent.
+CIRCLE_ACTS = ("created", "renamed", "archived", "restored")
 LISTS = ("orgs", "users", "workspaces", "projects", "agents", "erasures", "keys")
 
 
@@ -90,6 +92,42 @@ async def test_an_admin_arranges_users_workspaces_projects_and_agents(visitor: V
     assert complaint(taken) == (409, "conflict", None)
     unnamed = await http.post("/v1/admin/users", json={"login": " "})
     assert complaint(unnamed)[:2] == (400, "invalid_request")
+
+
+async def test_S83_the_audit_names_who_arranged_a_project_and_tells_nobody_else(
+    visitor: Visitor, server: Server, engine: Engine
+) -> None:
+    http, caller = visitor.http, visitor.caller
+    project = await made(http, "projects", name="apollo")
+    agent = await made(http, "agents", name="scribe", project="apollo")
+    member = f"/v1/admin/projects/apollo/members/{caller.user_id}"
+    for asked in (
+        http.put(member),
+        http.delete(member),
+        *(
+            http.patch(f"/v1/admin/{path}", json=body)
+            for path in (f"projects/{project['id']}", f"agents/{agent['id']}")
+            for body in ({"name": "gemini"}, {"archived": True}, {"archived": False})
+        ),
+    ):
+        assert (await asked).status_code == 200
+
+    async with engine.pool.everywhere() as db:
+        cursor = await db.execute(
+            "SELECT action, actor, user_id FROM event WHERE workspace_id = %s",
+            [caller.workspace_id],
+        )
+        noted = await cursor.fetchall()
+    kinds = [f"{each}.{act}" for each in ("project", "agent") for act in CIRCLE_ACTS]
+    assert sorted(action for action, _, _ in noted) == sorted(
+        [*kinds, "project.joined", "project.left"]
+    )
+    assert {(actor, user_id) for _, actor, user_id in noted} == {(visitor.key[:11], caller.user_id)}
+    stranger = await colleague(engine, caller)
+    key = await key_for(engine, caller.workspace_id, user=str(stranger.user_id))
+    async with visit(server, **{"X-API-Key": key}) as theirs:
+        assert (await theirs.get("/v1/traces")).json()["data"] == []
+    assert len((await http.get("/v1/traces")).json()["data"]) == len(noted)
 
 
 async def test_what_is_deleted_was_archived_and_leaves_a_receipt(

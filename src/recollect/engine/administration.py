@@ -56,11 +56,10 @@ async def administer(engine: Engine, caller: Caller) -> Admin:
     """The caller as an administrator; raise `Denied` unless both the key and its user may."""
     caller.require(Right.ADMIN)
     async with engine.pool.everywhere() as db:
-        orgs = await identity.orgs(db)
-        users = await identity.users(db, caller.org_id)
-    if not any(each.is_admin for each in users if each.id == caller.user_id):
+        is_admin, is_of_house = await identity.standing(db, caller.user_id)
+    if not is_admin:
         raise Denied("The user of this key is no admin.")
-    return Admin(caller, is_of_house=orgs[0].id == caller.org_id)
+    return Admin(caller, is_of_house=is_of_house)
 
 
 async def note(engine: Engine, admin: Admin, action: str, **ids: UUID) -> None:

@@ -20,9 +20,9 @@ import structlog
 
 from recollect.domain import AgentId, OrgId, ProjectId, Ref, UserId, WorkspaceId
 from recollect.engine.core import Engine
-from recollect.engine.named import pick, user_named
+from recollect.engine.named import agent_named, project_named, user_named
 from recollect.errors import Conflict, Invalid, NotFound, Unavailable
-from recollect.store import erasure, events, identity, projects, threads
+from recollect.store import erasure, events, identity, threads
 from recollect.store.erasure import Kept, Span
 from recollect.store.pool import Db
 
@@ -382,12 +382,8 @@ async def target_circle(
 ) -> tuple[Target, bool]:
     """A project or an agent by name or id, and whether it is archived."""
     async with engine.pool.reading(workspace_id) as db:
-        known = await (
-            projects.projects(db, workspace_id)
-            if kind is Kind.PROJECT
-            else projects.agents(db, workspace_id)
-        )
-    found = pick(known, wanted, kind)
+        named = project_named if kind is Kind.PROJECT else agent_named
+        found = await named(db, workspace_id, wanted)
     return Target(kind, org_id, [workspace_id], id=found.id), found.archived_at is not None
 
 
@@ -398,7 +394,7 @@ async def target_org(engine: Engine, org_id: OrgId) -> Target:
 
 
 async def _workspaces(db: Db, org_id: OrgId) -> list[WorkspaceId]:
-    return [each.id for each in await identity.workspaces(db) if each.org_id == org_id]
+    return [each.id for each in await identity.workspaces(db, org_id)]
 
 
 async def targets_of(engine: Engine, receipt: Mapping[str, Any]) -> list[Target]:

@@ -152,7 +152,7 @@ async def choices_of(
         user_id = await owner_named(db, found, user) if user else None
         places = [found]
         if user_id and workspace is None:
-            places = [each for each in await identity.workspaces(db) if each.org_id == found.org_id]
+            places = await identity.workspaces(db, found.org_id)
         thread_id = None
         if thread:
             found, thread_id = await _thread(db, found, workspace, thread)

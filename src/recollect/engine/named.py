@@ -4,44 +4,34 @@
 """
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
-from uuid import UUID
+from typing import TypeVar
 
-from recollect.domain import OrgId
+from recollect.domain import OrgId, WorkspaceId
 from recollect.errors import Conflict, Invalid, NotFound
-from recollect.store import identity
+from recollect.store import identity, projects
 from recollect.store.identity import Org, User, Workspace
 from recollect.store.pool import Db
+from recollect.store.projects import Agent, Project
 
-
-class _Named(Protocol):
-    @property
-    def id(self) -> UUID: ...
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=_Named)
+N = TypeVar("N")
 
 
 async def org_named(db: Db, wanted: str | None, within: OrgId | None) -> Org:
     """The org; with None the only one there is."""
-    found = [each for each in await identity.orgs(db) if within in {None, each.id}]
-    if wanted is None:
-        if len(found) == 1:
-            return found[0]
-        raise Invalid("There is more than one org. Name it with `--org`.", field="org")
-    return pick(found, wanted, "org")
+    if wanted is not None:
+        return _only(await identity.orgs_named(db, wanted, within), "org")
+    found = await identity.orgs(db, within)
+    if len(found) == 1:
+        return found[0]
+    raise Invalid("There is more than one org. Name it with `--org`.", field="org")
 
 
 async def user_named(db: Db, wanted: str, within: OrgId | None) -> User:
     """A user by login or id, archived ones too."""
-    orgs = [within] if within else [each.id for each in await identity.orgs(db)]
-    for each in orgs:
-        for user in await identity.users(db, each):
-            if wanted in {user.login, str(user.id)}:
-                return user
-    raise NotFound("user")
+    found = await identity.user_named(db, wanted, within)
+    if found is None:
+        raise NotFound("user")
+    return found
 
 
 async def workspace_named(db: Db, wanted: str | None, within: OrgId | None = None) -> Workspace:
@@ -54,9 +44,17 @@ async def workspace_named(db: Db, wanted: str | None, within: OrgId | None = Non
     return found[0]
 
 
-def pick(known: Sequence[N], wanted: str, thing: str) -> N:
-    """The one of these that is meant."""
-    found = [each for each in known if wanted in {each.name, str(each.id)}]
+async def project_named(db: Db, workspace_id: WorkspaceId, wanted: str) -> Project:
+    """A project of the workspace by name or id, archived ones too."""
+    return _only(await projects.projects_named(db, workspace_id, wanted), "project")
+
+
+async def agent_named(db: Db, workspace_id: WorkspaceId, wanted: str) -> Agent:
+    """An agent of the workspace by name or id, archived ones too."""
+    return _only(await projects.agents_named(db, workspace_id, wanted), "agent")
+
+
+def _only(found: Sequence[N], thing: str) -> N:
     if not found:
         raise NotFound(thing)
     if len(found) > 1:

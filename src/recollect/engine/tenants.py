@@ -1,18 +1,19 @@
 """Who there is, arranged by whoever runs the house: orgs, users, workspaces, projects, agents.
 
 Things are named by id or by name; inside an org or a workspace, which are the default ones unless
-said otherwise. `within` is the org that an administrator may not look beyond; None is for whoever
-runs the house. What is put away is kept and opens nothing; it can be brought back, or deleted for
-good with everything in it.
+said otherwise. `within` is the org that an administrator may not look beyond, `by` who does it, for
+the audit; None is for whoever runs the house. What is put away is kept and opens nothing; it can be
+brought back, or deleted for good with everything in it.
 """
 
 import asyncio
 import secrets
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from recollect.domain import AgentId, OrgId, ProjectId, UserId, WorkspaceId
+from recollect.domain import AgentId, Caller, OrgId, ProjectId, UserId, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.erase import (
     Erased,
@@ -24,7 +25,13 @@ from recollect.engine.erase import (
     target_user,
 )
 from recollect.engine.keys import check_password, hash_password
-from recollect.engine.named import org_named, pick, user_named, workspace_named
+from recollect.engine.named import (
+    agent_named,
+    org_named,
+    project_named,
+    user_named,
+    workspace_named,
+)
 from recollect.errors import Conflict, Invalid, NotFound
 from recollect.store import events, identity, projects, sign_ins
 from recollect.store.identity import Org, User, Workspace
@@ -52,7 +59,13 @@ def check_name(name: str) -> None:
 async def list_orgs(engine: Engine, within: OrgId | None = None) -> list[Org]:
     """Every org that may be seen."""
     async with engine.pool.everywhere() as db:
-        return [each for each in await identity.orgs(db) if within in {None, each.id}]
+        return await identity.orgs(db, within)
+
+
+async def find_org(engine: Engine, wanted: str, within: OrgId | None = None) -> Org:
+    """An org by name or id."""
+    async with engine.pool.everywhere() as db:
+        return await org_named(db, wanted, within)
 
 
 async def create_org(engine: Engine, name: str, admin: str) -> tuple[OrgId, NewUser]:
@@ -105,6 +118,12 @@ async def list_users(engine: Engine, org: str | None, within: OrgId | None = Non
     """The users of an org."""
     async with engine.pool.everywhere() as db:
         return await identity.users(db, (await org_named(db, org, within)).id)
+
+
+async def find_user(engine: Engine, wanted: str, within: OrgId | None = None) -> User:
+    """A user by login or id."""
+    async with engine.pool.everywhere() as db:
+        return await user_named(db, wanted, within)
 
 
 async def create_user(
@@ -170,7 +189,7 @@ async def delete_user(
 async def list_workspaces(engine: Engine, within: OrgId | None = None) -> list[Workspace]:
     """Every workspace that may be seen."""
     async with engine.pool.everywhere() as db:
-        return [each for each in await identity.workspaces(db) if within in {None, each.org_id}]
+        return await identity.workspaces(db, within)
 
 
 async def create_workspace(
@@ -186,9 +205,7 @@ async def create_workspace(
     async with engine.pool.everywhere() as db:
         owner = await org_named(db, org, within)
         await identity.hold_names(db)
-        if any(
-            (each.org_id, each.name) == (owner.id, name) for each in await identity.workspaces(db)
-        ):
+        if any(each.name == name for each in await identity.workspaces(db, owner.id)):
             raise Conflict("The org has a workspace of that name.")
         return await identity.add_workspace(db, owner.id, name, embedder=embedder)
 
@@ -201,8 +218,7 @@ async def rename_workspace(
     async with engine.pool.everywhere() as db:
         found = await workspace_named(db, wanted, within)
         await identity.hold_names(db)
-        others = await identity.workspaces(db)
-        if any((each.org_id, each.name) == (found.org_id, name) for each in others):
+        if any(each.name == name for each in await identity.workspaces(db, found.org_id)):
             raise Conflict("The org has a workspace of that name.")
         await identity.rename_workspace(db, found.id, name)
 
@@ -285,32 +301,53 @@ async def list_projects(
         ]
 
 
+async def find_project(
+    engine: Engine, wanted: str, *, workspace: str | None, within: OrgId | None = None
+) -> tuple[Project, list[UserId]]:
+    """A project by name or id, with its members."""
+    found = await find_workspace(engine, workspace, within)
+    async with engine.pool.reading(found.id) as db:
+        project = await project_named(db, found.id, wanted)
+        return project, await projects.members(db, found.id, project.id)
+
+
 async def create_project(
-    engine: Engine, name: str, *, workspace: str | None, within: OrgId | None = None
+    engine: Engine,
+    name: str,
+    *,
+    workspace: str | None,
+    within: OrgId | None = None,
+    by: Caller | None = None,
 ) -> ProjectId:
     """A project of a workspace, with nobody in it."""
     check_name(name)
     found = await find_workspace(engine, workspace, within)
-    async with engine.pool.writing(found.id) as db:
+    async with _writing(engine, found.id, by) as db:
         made = await projects.add_project(db, found.id, name, engine.now())
         if made is None:
             raise Conflict("The workspace has a project of that name.")
-        await _note(engine, db, found.id, "project.created", project=made)
+        await _note(engine, db, found.id, by, "project.created", project=made)
     return made
 
 
 async def rename_project(
-    engine: Engine, wanted: str, name: str, *, workspace: str | None, within: OrgId | None = None
+    engine: Engine,
+    wanted: str,
+    name: str,
+    *,
+    workspace: str | None,
+    within: OrgId | None = None,
+    by: Caller | None = None,
 ) -> None:
     """Give a project another name."""
     check_name(name)
     found = await find_workspace(engine, workspace, within)
-    async with engine.pool.writing(found.id) as db:
-        known = await projects.projects(db, found.id)
-        project = pick(known, wanted, "project")
-        if any(each.name == name for each in known):
+    async with _writing(engine, found.id, by) as db:
+        project = await project_named(db, found.id, wanted)
+        if await projects.projects_named(db, found.id, name):
             raise Conflict("The workspace has a project of that name.")
         await projects.rename_project(db, found.id, project.id, name)
+        await _note(engine, db, found.id, by, "project.renamed", project=project.id)
 
 
 async def archive_project(
@@ -320,40 +357,53 @@ async def archive_project(
     workspace: str | None,
     is_over: bool,
     within: OrgId | None = None,
+    by: Caller | None = None,
 ) -> None:
     """Put a project away with all it knows, or bring it back."""
     found = await find_workspace(engine, workspace, within)
-    async with engine.pool.writing(found.id) as db:
-        project = pick(await projects.projects(db, found.id), wanted, "project")
+    async with _writing(engine, found.id, by) as db:
+        project = await project_named(db, found.id, wanted)
         at = engine.now() if is_over else None
         await projects.archive_project(db, found.id, project.id, at)
         action = "project.archived" if is_over else "project.restored"
-        await _note(engine, db, found.id, action, project=project.id)
+        await _note(engine, db, found.id, by, action, project=project.id)
 
 
 async def invite_to_project(
-    engine: Engine, wanted: str, user: str, *, workspace: str | None, within: OrgId | None = None
+    engine: Engine,
+    wanted: str,
+    user: str,
+    *,
+    workspace: str | None,
+    within: OrgId | None = None,
+    by: Caller | None = None,
 ) -> None:
     """Let a user of the org into a project."""
     found = await find_workspace(engine, workspace, within)
     guest = await _user_of(engine, found.org_id, user)
-    async with engine.pool.writing(found.id) as db:
-        project = pick(await projects.projects(db, found.id), wanted, "project")
+    async with _writing(engine, found.id, by) as db:
+        project = await project_named(db, found.id, wanted)
         await projects.add_member(db, found.id, project.id, guest.id, engine.now())
-        await _note(engine, db, found.id, "project.joined", project=project.id, user=guest.id)
+        await _note(engine, db, found.id, by, "project.joined", project=project.id, user=guest.id)
 
 
 async def remove_from_project(
-    engine: Engine, wanted: str, user: str, *, workspace: str | None, within: OrgId | None = None
+    engine: Engine,
+    wanted: str,
+    user: str,
+    *,
+    workspace: str | None,
+    within: OrgId | None = None,
+    by: Caller | None = None,
 ) -> None:
     """Put a user out of a project; they see nothing more of it from that moment."""
     found = await find_workspace(engine, workspace, within)
     guest = await _user_of(engine, found.org_id, user)
-    async with engine.pool.writing(found.id) as db:
-        project = pick(await projects.projects(db, found.id), wanted, "project")
+    async with _writing(engine, found.id, by) as db:
+        project = await project_named(db, found.id, wanted)
         if not await projects.remove_member(db, found.id, project.id, guest.id):
             raise NotFound("member")
-        await _note(engine, db, found.id, "project.left", project=project.id, user=guest.id)
+        await _note(engine, db, found.id, by, "project.left", project=project.id, user=guest.id)
 
 
 async def list_agents(
@@ -365,6 +415,15 @@ async def list_agents(
         return await projects.agents(db, found.id)
 
 
+async def find_agent(
+    engine: Engine, wanted: str, *, workspace: str | None, within: OrgId | None = None
+) -> Agent:
+    """An agent by name or id."""
+    found = await find_workspace(engine, workspace, within)
+    async with engine.pool.reading(found.id) as db:
+        return await agent_named(db, found.id, wanted)
+
+
 async def create_agent(
     engine: Engine,
     name: str,
@@ -372,33 +431,40 @@ async def create_agent(
     workspace: str | None,
     project: str | None,
     within: OrgId | None = None,
+    by: Caller | None = None,
 ) -> AgentId:
     """An agent of a workspace, or of a project in it."""
     check_name(name)
     found = await find_workspace(engine, workspace, within)
-    async with engine.pool.writing(found.id) as db:
+    async with _writing(engine, found.id, by) as db:
         owner = None
         if project:
-            owner = pick(await projects.projects(db, found.id), project, "project").id
+            owner = (await project_named(db, found.id, project)).id
         made = await projects.add_agent(db, found.id, name, project_id=owner, now=engine.now())
         if made is None:
             raise Conflict("The workspace has an agent of that name.")
-        await _note(engine, db, found.id, "agent.created", agent=made)
+        await _note(engine, db, found.id, by, "agent.created", agent=made)
     return made
 
 
 async def rename_agent(
-    engine: Engine, wanted: str, name: str, *, workspace: str | None, within: OrgId | None = None
+    engine: Engine,
+    wanted: str,
+    name: str,
+    *,
+    workspace: str | None,
+    within: OrgId | None = None,
+    by: Caller | None = None,
 ) -> None:
     """Give an agent another name."""
     check_name(name)
     found = await find_workspace(engine, workspace, within)
-    async with engine.pool.writing(found.id) as db:
-        known = await projects.agents(db, found.id)
-        agent = pick(known, wanted, "agent")
-        if any(each.name == name for each in known):
+    async with _writing(engine, found.id, by) as db:
+        agent = await agent_named(db, found.id, wanted)
+        if await projects.agents_named(db, found.id, name):
             raise Conflict("The workspace has an agent of that name.")
         await projects.rename_agent(db, found.id, agent.id, name)
+        await _note(engine, db, found.id, by, "agent.renamed", agent=agent.id)
 
 
 async def archive_agent(
@@ -408,14 +474,15 @@ async def archive_agent(
     workspace: str | None,
     is_over: bool,
     within: OrgId | None = None,
+    by: Caller | None = None,
 ) -> None:
     """Put an agent away, or bring it back."""
     found = await find_workspace(engine, workspace, within)
-    async with engine.pool.writing(found.id) as db:
-        agent = pick(await projects.agents(db, found.id), wanted, "agent")
+    async with _writing(engine, found.id, by) as db:
+        agent = await agent_named(db, found.id, wanted)
         await projects.archive_agent(db, found.id, agent.id, engine.now() if is_over else None)
         action = "agent.archived" if is_over else "agent.restored"
-        await _note(engine, db, found.id, action, agent=agent.id)
+        await _note(engine, db, found.id, by, action, agent=agent.id)
 
 
 async def delete_circle(
@@ -459,15 +526,26 @@ async def _user_of(engine: Engine, org_id: OrgId, wanted: str) -> User:
         return await user_named(db, wanted, org_id)
 
 
+def _writing(
+    engine: Engine, workspace_id: WorkspaceId, by: Caller | None
+) -> AbstractAsyncContextManager[Db]:
+    """Whoever is named in what is written cannot be erased until it is."""
+    if by:
+        return engine.pool.writing_as(workspace_id, by.user_id)
+    return engine.pool.writing(workspace_id)
+
+
 async def _note(
-    engine: Engine, db: Db, workspace_id: WorkspaceId, action: str, **ids: UUID
+    engine: Engine, db: Db, workspace_id: WorkspaceId, by: Caller | None, action: str, **ids: UUID
 ) -> None:
+    """Write down who did it. Shown to them alone: which projects there are is their members'."""
     await events.record(
         db,
         workspace_id,
         action,
-        actor="operator",
-        user_id=None,
+        actor=by.label if by else "operator",
+        user_id=by.user_id if by else None,
         details={name: str(value) for name, value in ids.items()},
         at=engine.now(),
+        is_private=True,
     )

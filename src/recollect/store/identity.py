@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from psycopg.rows import class_row
 
-from recollect.domain import KeyId, OrgId, Right, UserId, WorkspaceId
+from recollect.domain import KeyId, OrgId, Right, UserId, WorkspaceId, parse_ref
 from recollect.store.pool import Db
 
 # Tells every process at once that a key was revoked or changed.
@@ -115,7 +116,11 @@ async def add_workspace(
 
 
 _WORKSPACE_COLUMNS = "id, org_id, name, embedder, is_default, archived_at"
-_WORKSPACES = f"SELECT {_WORKSPACE_COLUMNS} FROM workspace ORDER BY created_at, id"
+_WORKSPACES = f"""
+    SELECT {_WORKSPACE_COLUMNS} FROM workspace
+    WHERE %(org_id)s::uuid IS NULL OR org_id = %(org_id)s
+    ORDER BY created_at, id
+"""
 _FIND_WORKSPACE = f"""
     SELECT {_WORKSPACE_COLUMNS} FROM workspace
     WHERE (%(org_id)s::uuid IS NULL OR org_id = %(org_id)s)
@@ -126,10 +131,10 @@ _FIND_WORKSPACE = f"""
 """
 
 
-async def workspaces(db: Db) -> list[Workspace]:
-    """Every workspace, oldest first."""
+async def workspaces(db: Db, org_id: OrgId | None = None) -> list[Workspace]:
+    """Every workspace, of one org or of all, oldest first."""
     async with db.cursor(row_factory=class_row(Workspace)) as cursor:
-        await cursor.execute(_WORKSPACES)
+        await cursor.execute(_WORKSPACES, {"org_id": org_id})
         return await cursor.fetchall()
 
 
@@ -458,19 +463,72 @@ class User:
     archived_at: datetime | None
 
 
-_ORGS = "SELECT id, name, workspaces_on, archived_at FROM org ORDER BY created_at, id"
-_USERS = """
-    SELECT id, org_id, login, is_admin, archived_at FROM app_user
+_ORG_COLUMNS = "id, name, workspaces_on, archived_at"
+_USER_COLUMNS = "id, org_id, login, is_admin, archived_at"
+_ORGS = f"""
+    SELECT {_ORG_COLUMNS} FROM org
+    WHERE %(within)s::uuid IS NULL OR id = %(within)s
+    ORDER BY created_at, id
+"""
+_ORGS_NAMED = f"""
+    SELECT {_ORG_COLUMNS} FROM org
+    WHERE (id = %(id)s OR name = %(wanted)s) AND (%(within)s::uuid IS NULL OR id = %(within)s)
+    ORDER BY created_at, id
+    LIMIT 2
+"""
+_USERS = f"""
+    SELECT {_USER_COLUMNS} FROM app_user
     WHERE org_id = %(org_id)s
     ORDER BY created_at, id
 """
+# Somebody's login may be spelt like another's id, which then is meant.
+_USER_NAMED = f"""
+    SELECT {_USER_COLUMNS} FROM app_user
+    WHERE (id = %(id)s OR login = %(wanted)s)
+        AND (%(within)s::uuid IS NULL OR org_id = %(within)s)
+    ORDER BY login = %(wanted)s
+    LIMIT 1
+"""
 
 
-async def orgs(db: Db) -> list[Org]:
-    """Every org, oldest first."""
+async def orgs(db: Db, within: OrgId | None = None) -> list[Org]:
+    """Every org, oldest first; or the one beyond which nothing is seen."""
     async with db.cursor(row_factory=class_row(Org)) as cursor:
-        await cursor.execute(_ORGS)
+        await cursor.execute(_ORGS, {"within": within})
         return await cursor.fetchall()
+
+
+async def orgs_named(db: Db, wanted: str, within: OrgId | None) -> list[Org]:
+    """The org of that id or name; of several, the first two."""
+    async with db.cursor(row_factory=class_row(Org)) as cursor:
+        await cursor.execute(_ORGS_NAMED, named(wanted) | {"within": within})
+        return await cursor.fetchall()
+
+
+async def user_named(db: Db, wanted: str, within: OrgId | None) -> User | None:
+    """The user of that id or login, archived or not."""
+    async with db.cursor(row_factory=class_row(User)) as cursor:
+        await cursor.execute(_USER_NAMED, named(wanted) | {"within": within})
+        return await cursor.fetchone()
+
+
+def named(wanted: str) -> dict[str, Any]:
+    """The values of a statement that finds something by id or by name."""
+    ref = parse_ref(wanted)
+    return {"id": ref.id if ref else None, "wanted": wanted}
+
+
+_STANDING = """
+    SELECT u.is_admin, u.org_id = (SELECT id FROM org ORDER BY created_at, id LIMIT 1)
+    FROM app_user u
+    WHERE u.id = %(user_id)s
+"""
+
+
+async def standing(db: Db, user_id: UserId) -> tuple[bool, bool]:
+    """Whether a user is an admin, and whether of the house's first org."""
+    row = await (await db.execute(_STANDING, {"user_id": user_id})).fetchone()
+    return (row[0], row[1]) if row else (False, False)
 
 
 async def users(db: Db, org_id: OrgId) -> list[User]:

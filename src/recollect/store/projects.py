@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 from psycopg.rows import class_row
 
 from recollect.domain import AgentId, Caller, ProjectId, UserId, WorkspaceId
+from recollect.store.identity import named
 from recollect.store.pool import Db
 
 
@@ -58,6 +59,20 @@ _PROJECTS = f"""
     WHERE workspace_id = %(workspace_id)s
     ORDER BY created_at, id
 """
+
+
+_PROJECTS_NAMED = f"""
+    SELECT {_PROJECT_COLUMNS} FROM project
+    WHERE workspace_id = %(workspace_id)s AND (id = %(id)s OR name = %(wanted)s)
+    LIMIT 2
+"""
+
+
+async def projects_named(db: Db, workspace_id: WorkspaceId, wanted: str) -> list[Project]:
+    """The project of that id or name, archived or not; of several, the first two."""
+    async with db.cursor(row_factory=class_row(Project)) as cursor:
+        await cursor.execute(_PROJECTS_NAMED, named(wanted) | {"workspace_id": workspace_id})
+        return await cursor.fetchall()
 
 
 async def projects(db: Db, workspace_id: WorkspaceId) -> list[Project]:
@@ -186,6 +201,20 @@ _AGENTS = f"""
     WHERE workspace_id = %(workspace_id)s
     ORDER BY created_at, id
 """
+
+
+_AGENTS_NAMED = f"""
+    SELECT {_AGENT_COLUMNS} FROM agent
+    WHERE workspace_id = %(workspace_id)s AND (id = %(id)s OR name = %(wanted)s)
+    LIMIT 2
+"""
+
+
+async def agents_named(db: Db, workspace_id: WorkspaceId, wanted: str) -> list[Agent]:
+    """The agent of that id or name, archived or not; of several, the first two."""
+    async with db.cursor(row_factory=class_row(Agent)) as cursor:
+        await cursor.execute(_AGENTS_NAMED, named(wanted) | {"workspace_id": workspace_id})
+        return await cursor.fetchall()
 
 
 async def agents(db: Db, workspace_id: WorkspaceId) -> list[Agent]:

@@ -20,7 +20,7 @@ from recollect.engine import erase as erasing
 from recollect.engine.administration import Admin, administer, note
 from recollect.engine.core import Engine
 from recollect.engine.erase import Kind, Target
-from recollect.errors import Denied, NotFound
+from recollect.errors import Denied
 
 PREFIXES = ("/v1/admin",)
 # Where a password or a key is told, once.
@@ -65,7 +65,7 @@ async def create_org(engine: EngineOf, admin: AdminOf, body: wire.NewOrg) -> wir
     admin.require_house()
     org_id, user = await tenants.create_org(engine, body.name, body.admin)
     await note(engine, admin, "org.created", org=org_id)
-    return wire.from_org(await _org(engine, admin, str(org_id)), user)
+    return wire.from_org(await tenants.find_org(engine, str(org_id), admin.reach), user)
 
 
 @router.patch("/v1/admin/orgs/{org}")
@@ -73,7 +73,7 @@ async def change_org(
     engine: EngineOf, admin: AdminOf, org: str, body: wire.OrgChange
 ) -> wire.OrgObject:
     """Rename an org, tell its workspaces apart or not, archive it or bring it back."""
-    found = await _org(engine, admin, org)
+    found = await tenants.find_org(engine, org, admin.reach)
     wanted = str(found.id)
     if body.archived is not None:
         admin.check_not_self(wanted)
@@ -85,7 +85,7 @@ async def change_org(
             engine, wanted, is_on=body.workspaces_on, within=admin.reach
         )
     await note(engine, admin, "org.changed", org=found.id)
-    return wire.from_org(await _org(engine, admin, wanted))
+    return wire.from_org(await tenants.find_org(engine, wanted, admin.reach))
 
 
 @router.delete("/v1/admin/orgs/{org}")
@@ -93,20 +93,13 @@ async def delete_org(
     engine: EngineOf, admin: AdminOf, org: str, asked: RemovalOf
 ) -> wire.ErasureObject:
     """Remove an archived org for good, with everything in it."""
-    found = await _org(engine, admin, org)
+    found = await tenants.find_org(engine, org, admin.reach)
     admin.require_house()
     admin.check_not_self(str(found.id))
     done = await tenants.delete_org(
         engine, str(found.id), by=admin.caller.label, is_dry=asked.dry_run, within=admin.reach
     )
     return wire.from_erased(done)
-
-
-async def _org(engine: Engine, admin: Admin, wanted: str) -> tenants.Org:
-    for each in await tenants.list_orgs(engine, admin.reach):
-        if wanted in {str(each.id), each.name}:
-            return each
-    raise NotFound("org")
 
 
 # Users.
@@ -136,7 +129,7 @@ async def change_user(
     engine: EngineOf, admin: AdminOf, user: str, body: wire.UserChange
 ) -> wire.UserObject:
     """Give a user another login, end all their keys, or let these work again."""
-    found = await _user(engine, admin, user)
+    found = await tenants.find_user(engine, user, admin.org_id)
     wanted = str(found.id)
     if body.archived is not None:
         admin.check_not_self(wanted)
@@ -144,7 +137,7 @@ async def change_user(
     if body.login is not None and body.login != found.login:
         await tenants.rename_user(engine, wanted, body.login, within=admin.org_id)
     await note(engine, admin, "user.changed", user=found.id)
-    return wire.from_user(await _user(engine, admin, wanted))
+    return wire.from_user(await tenants.find_user(engine, wanted, admin.org_id))
 
 
 @router.delete("/v1/admin/users/{user}")
@@ -152,19 +145,12 @@ async def delete_user(
     engine: EngineOf, admin: AdminOf, user: str, asked: RemovalOf
 ) -> wire.ErasureObject:
     """Remove an archived user for good, with everything they ever said."""
-    found = await _user(engine, admin, user)
+    found = await tenants.find_user(engine, user, admin.org_id)
     admin.check_not_self(str(found.id))
     done = await tenants.delete_user(
         engine, str(found.id), by=admin.caller.label, is_dry=asked.dry_run, within=admin.org_id
     )
     return wire.from_erased(done)
-
-
-async def _user(engine: Engine, admin: Admin, wanted: str) -> tenants.User:
-    for each in await tenants.list_users(engine, admin.org, admin.org_id):
-        if wanted in {str(each.id), each.login}:
-            return each
-    raise NotFound("user")
 
 
 # Keys.
@@ -264,7 +250,7 @@ async def invite_to_workspace(
 ) -> wire.MemberList:
     """Let a user of the org in; whoever is in it stays."""
     place = await tenants.find_workspace(engine, workspace, admin.org_id)
-    guest = await _user(engine, admin, user)
+    guest = await tenants.find_user(engine, user, admin.org_id)
     await tenants.invite_to_workspace(engine, str(place.id), str(guest.id), within=admin.org_id)
     await note(engine, admin, "workspace.joined", workspace=place.id, user=guest.id)
     return await list_workspace_members(engine, admin, workspace)
@@ -276,7 +262,7 @@ async def remove_from_workspace(
 ) -> wire.MemberList:
     """Keep a user out."""
     place = await tenants.find_workspace(engine, workspace, admin.org_id)
-    guest = await _user(engine, admin, user)
+    guest = await tenants.find_user(engine, user, admin.org_id)
     await tenants.remove_from_workspace(engine, str(place.id), str(guest.id), within=admin.org_id)
     await note(engine, admin, "workspace.left", workspace=place.id, user=guest.id)
     return await list_workspace_members(engine, admin, workspace)
@@ -298,7 +284,9 @@ async def create_project(
 ) -> wire.ProjectObject:
     """Make a project, with nobody in it."""
     place = asked.workspace or admin.workspace
-    made = await tenants.create_project(engine, body.name, workspace=place, within=admin.org_id)
+    made = await tenants.create_project(
+        engine, body.name, workspace=place, within=admin.org_id, by=admin.caller
+    )
     return await _project(engine, admin, place, str(made))
 
 
@@ -312,11 +300,16 @@ async def change_project(
     wanted = str(found.id)
     if body.archived is not None:
         await tenants.archive_project(
-            engine, wanted, workspace=place, is_over=body.archived, within=admin.org_id
+            engine,
+            wanted,
+            workspace=place,
+            is_over=body.archived,
+            within=admin.org_id,
+            by=admin.caller,
         )
     if body.name is not None and body.name != found.name:
         await tenants.rename_project(
-            engine, wanted, body.name, workspace=place, within=admin.org_id
+            engine, wanted, body.name, workspace=place, within=admin.org_id, by=admin.caller
         )
     return await _project(engine, admin, place, wanted)
 
@@ -335,7 +328,9 @@ async def invite_to_project(
 ) -> wire.ProjectObject:
     """Let a user of the org in; whoever is in it stays."""
     place = asked.workspace or admin.workspace
-    await tenants.invite_to_project(engine, project, user, workspace=place, within=admin.org_id)
+    await tenants.invite_to_project(
+        engine, project, user, workspace=place, within=admin.org_id, by=admin.caller
+    )
     return await _project(engine, admin, place, project)
 
 
@@ -345,15 +340,15 @@ async def remove_from_project(
 ) -> wire.ProjectObject:
     """Put a user out; they see nothing more of it from that moment."""
     place = asked.workspace or admin.workspace
-    await tenants.remove_from_project(engine, project, user, workspace=place, within=admin.org_id)
+    await tenants.remove_from_project(
+        engine, project, user, workspace=place, within=admin.org_id, by=admin.caller
+    )
     return await _project(engine, admin, place, project)
 
 
 async def _project(engine: Engine, admin: Admin, place: str, wanted: str) -> wire.ProjectObject:
-    for each, members in await tenants.list_projects(engine, place, admin.org_id):
-        if wanted in {str(each.id), each.name}:
-            return wire.from_project(each, members)
-    raise NotFound("project")
+    found = await tenants.find_project(engine, wanted, workspace=place, within=admin.org_id)
+    return wire.from_project(*found)
 
 
 # Agents.
@@ -373,7 +368,12 @@ async def create_agent(
     """Make an agent known, to the workspace or to a project in it."""
     place = asked.workspace or admin.workspace
     made = await tenants.create_agent(
-        engine, body.name, workspace=place, project=body.project, within=admin.org_id
+        engine,
+        body.name,
+        workspace=place,
+        project=body.project,
+        within=admin.org_id,
+        by=admin.caller,
     )
     return await _agent(engine, admin, place, str(made))
 
@@ -388,10 +388,17 @@ async def change_agent(
     wanted = str(found.id)
     if body.archived is not None:
         await tenants.archive_agent(
-            engine, wanted, workspace=place, is_over=body.archived, within=admin.org_id
+            engine,
+            wanted,
+            workspace=place,
+            is_over=body.archived,
+            within=admin.org_id,
+            by=admin.caller,
         )
     if body.name is not None and body.name != found.name:
-        await tenants.rename_agent(engine, wanted, body.name, workspace=place, within=admin.org_id)
+        await tenants.rename_agent(
+            engine, wanted, body.name, workspace=place, within=admin.org_id, by=admin.caller
+        )
     return await _agent(engine, admin, place, wanted)
 
 
@@ -404,10 +411,8 @@ async def delete_agent(
 
 
 async def _agent(engine: Engine, admin: Admin, place: str, wanted: str) -> wire.AgentObject:
-    for each in await tenants.list_agents(engine, place, admin.org_id):
-        if wanted in {str(each.id), each.name}:
-            return wire.from_agent(each)
-    raise NotFound("agent")
+    found = await tenants.find_agent(engine, wanted, workspace=place, within=admin.org_id)
+    return wire.from_agent(found)
 
 
 async def _delete_circle(
