@@ -114,6 +114,25 @@ async def test_N05_housekeeping_drops_answers_of_yesterday(
         assert await cursor.fetchall() == [("b",)]
 
 
+async def test_N05_no_answer_is_kept_of_what_is_deleted_for_good(
+    visitor: Visitor, engine: Engine
+) -> None:
+    """Whichever door kept it: one shows its code, another its id."""
+    bearer = {"Authorization": f"Bearer {visitor.key}"}
+    ours = await visitor.http.post("/v1/memories", json={"content": "Ada swims"}, headers=ONCE)
+    theirs = await visitor.http.post(
+        "/api/v1/memories", json={"value": "Ada sails"}, headers=ONCE | bearer
+    )
+    for each in (ours.json()["id"], theirs.json()["data"]["id"]):
+        assert (await visitor.http.delete(f"/v1/memory/{each}")).status_code == 204
+
+    async with engine.pool.everywhere() as db:
+        cursor = await db.execute(
+            "SELECT answer FROM idempotency WHERE workspace_id = %s", [visitor.caller.workspace_id]
+        )
+        assert await cursor.fetchall() == []
+
+
 async def test_N05_the_same_key_for_another_request_is_a_lasting_conflict(
     visitor: Visitor,
 ) -> None:

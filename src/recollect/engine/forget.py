@@ -84,8 +84,9 @@ async def remove_rows(engine: Engine, db: Db, caller: Caller, ids: Sequence[Memo
     traces = await memories.traces(db, caller.workspace_id, ids)
     await words.remove(db, caller.workspace_id, ids)
     await memories.remove(db, caller.workspace_id, ids)
+    gone = [(trace.id, trace.code) for trace in traces]
+    await idempotency.forget_answers(db, caller.workspace_id, gone)
     for trace in traces:
-        await idempotency.forget_answers(db, caller.workspace_id, trace.code)
         await engine.note(
             db,
             caller,

@@ -168,7 +168,7 @@ async def edit_message(engine: Engine, caller: Caller, ref: Ref, ask: EditMessag
         await messages.update(db, caller.workspace_id, after)
         if after.content != before.content:
             await _unsettle(engine, db, caller, after)
-            await idempotency.forget_answers(db, caller.workspace_id, after.code)
+            await idempotency.forget_answers(db, caller.workspace_id, [(after.id, after.code)])
         await _note(engine, db, caller, held, "message.edited", [after.code])
     return after
 
@@ -182,7 +182,7 @@ async def delete_message(engine: Engine, caller: Caller, ref: Ref) -> None:
         await _unsettle(engine, db, caller, message)
         if not await messages.remove(db, caller.workspace_id, held.id, [message.id], engine.now()):
             raise NotFound("message")
-        await idempotency.forget_answers(db, caller.workspace_id, message.code)
+        await idempotency.forget_answers(db, caller.workspace_id, [(message.id, message.code)])
         await _note(engine, db, caller, held, "message.deleted", [message.code])
 
 
@@ -193,7 +193,7 @@ async def clear_messages(engine: Engine, caller: Caller, thread: Ref) -> int:
         held = await held_thread(engine, db, caller, thread)
         cleared = await messages.clear(db, caller.workspace_id, held.id, engine.now())
         # Every answer that shows a message of this thread shows the thread as well.
-        await idempotency.forget_answers(db, caller.workspace_id, held.code)
+        await idempotency.forget_answers(db, caller.workspace_id, [(held.id, held.code)])
         await engine.note(
             db,
             caller,

@@ -120,7 +120,7 @@ async def end_chat(engine: Engine, caller: Caller, ref: Ref) -> None:
         await remove_rows(engine, db, inside, own)
         await threads.remove(db, caller.workspace_id, thread.id)
         # Every answer that shows a message of this chat shows the chat as well.
-        await idempotency.forget_answers(db, caller.workspace_id, thread.code)
+        await idempotency.forget_answers(db, caller.workspace_id, [(thread.id, thread.code)])
         await engine.note(
             db, caller, "session.deleted", {}, thread_code=thread.code, subject=thread.subject
         )

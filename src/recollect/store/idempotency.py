@@ -1,8 +1,10 @@
 """Answers kept for a day, so that a repeated request is answered and not done again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from psycopg.rows import class_row
 
@@ -112,16 +114,24 @@ async def release(db: Db, workspace_id: WorkspaceId, once: Once) -> None:
     await db.execute(_RELEASE, _values(workspace_id, once))
 
 
+# Looked through once for all that goes: what an answer shows stands in no index, and answers of
+# the last day alone are kept, to requests that came with a key.
 _FORGET = """
     DELETE FROM idempotency
-    WHERE workspace_id = %(workspace_id)s
-        AND position(convert_to(left(%(code)s, 12), 'UTF8') in answer) > 0
+    WHERE workspace_id = %(workspace_id)s AND answer IS NOT NULL
+        AND EXISTS (
+            SELECT FROM unnest(%(spellings)s::bytea[]) AS shown (spelling)
+            WHERE position(shown.spelling in answer) > 0)
 """
 
 
-async def forget_answers(db: Db, workspace_id: WorkspaceId, code: str) -> None:
-    """Drop kept answers that show a memory, because it goes for good."""
-    await db.execute(_FORGET, {"workspace_id": workspace_id, "code": code})
+async def forget_answers(
+    db: Db, workspace_id: WorkspaceId, shown: Sequence[tuple[UUID, str]]
+) -> None:
+    """Drop kept answers that show these, by id or code, because they go for good."""
+    spellings = [text.encode() for each, code in shown for text in (str(each), code[:12])]
+    if spellings:
+        await db.execute(_FORGET, {"workspace_id": workspace_id, "spellings": spellings})
 
 
 # everywhere: one sweep drops what is out of date for all.

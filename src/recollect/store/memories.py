@@ -282,6 +282,7 @@ async def remove(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> 
 class Trace:
     """What the audit keeps of a memory that goes for good."""
 
+    id: MemoryId
     code: str
     version: int
     digest: str
@@ -291,7 +292,7 @@ class Trace:
 
 
 _TRACES = """
-    SELECT m.code, m.version, encode(sha256(convert_to(m.content, 'UTF8')), 'hex') AS digest,
+    SELECT m.id, m.code, m.version, encode(sha256(convert_to(m.content, 'UTF8')), 'hex') AS digest,
         t.code AS thread_code, m.subject, m.scope <> 'workspace' AS is_restricted
     FROM memory m
     LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
