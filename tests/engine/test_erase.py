@@ -4,12 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from hashlib import sha256
 from uuid import UUID
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from recollect.domain import Caller, parse_ref
+from recollect.engine import tenants
 from recollect.engine.core import Engine
 from recollect.engine.erase import (
     Kind,
@@ -23,20 +25,20 @@ from recollect.engine.erase import (
     targets_of,
     verify,
 )
-from recollect.engine.keys import create_key
+from recollect.engine.keys import create_key, hash_password
 from recollect.engine.learn import distil_lessons, keep_ready
 from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.save import Save, Saved, save
-from recollect.engine.tenants import archive_project
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated
 from recollect.server import Server
-from recollect.store import erasure, lessons
+from recollect.store import erasure, lessons, sign_ins
 from recollect.store.lessons import Candidate
 from tests.support.alumia import client_of, colleague, kept, new_project
 from tests.support.clock import Clock
+from tests.support.dashboard import PASSWORD, is_login_page
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
-from tests.support.house import new_caller, only, open_house, serve, until_blocked
+from tests.support.house import new_caller, only, open_house, serve, until_blocked, visit
 from tests.support.statebase import open_session, remember
 from tests.support.traces import dump, leave_traces, rows_by_table, shows
 
@@ -91,6 +93,7 @@ async def test_S85_no_byte_of_an_erased_user_is_left_and_nothing_of_others_is_to
     await leave_traces(house, server, ada, OTHER)
     await leave_traces(house, server, grace, MARK)
     chat, session = await a_talk(house, server, ada, grace)
+    token = await a_sign_in(house, server, grace)
     before = await rows_by_table(house, ada.workspace_id, MARK)
     others = await rows_by_table(house, ada.workspace_id, OTHER)
     told = {
@@ -117,7 +120,14 @@ async def test_S85_no_byte_of_an_erased_user_is_left_and_nothing_of_others_is_to
     }
     assert told <= set(erased.counts)
     assert counted.counts == erased.counts
-    assert shows(dumped(databases, house), MARK) == []
+    left = dumped(databases, house)
+    hers = [MARK, str(grace.user_id), token]
+    hashes = [sha256(each.encode()).hexdigest() for each in (token, f"account {MARK} grace")]
+    assert [line for each in hers for line in shows(left, each)] == []
+    assert [each for each in hashes if each in left] == []
+    assert (erased.counts["sign_in"], erased.counts["sign_in_try"]) == (1, 1)
+    async with visit(server, cookie=f"session={token}") as browser:
+        assert is_login_page(await browser.get("/chat/api/me"))
     after = await rows_by_table(house, ada.workspace_id, OTHER)
     assert after | {"idempotency": 0} == others | {"idempotency": 0}
     assert erased.receipt
@@ -132,6 +142,21 @@ async def test_S85_no_byte_of_an_erased_user_is_left_and_nothing_of_others_is_to
         turns = (await http.get(f"/v1/sessions/{session}/turns")).json()["data"]
     assert [each["content"] for each in said] == [f"{OTHER} begins"]
     assert len(turns) == 1
+
+
+async def a_sign_in(engine: Engine, server: Server, grace: Caller) -> str:
+    """A browser of hers, and a wrong password under her login after that; the browser's token."""
+    login = f"{MARK} grace"
+    await tenants.rename_user(engine, str(grace.user_id), login)
+    async with engine.pool.everywhere() as db:
+        await sign_ins.set_password(db, grace.user_id, hash_password(PASSWORD))
+    async with visit(server) as browser:
+        body = {"username": login, "password": PASSWORD}
+        entered = await browser.post("/login", json=body)
+        assert entered.status_code == 204, entered.text
+        refused = await browser.post("/login", json=body | {"password": "wrong"})
+        assert refused.status_code == 401, refused.text
+        return browser.cookies["session"]
 
 
 async def a_talk(engine: Engine, server: Server, ada: Caller, grace: Caller) -> tuple[str, str]:
@@ -340,7 +365,9 @@ async def test_a_project_goes_with_what_is_its_alone(engine: Engine, caller: Cal
             engine, Kind.PROJECT, caller.workspace_id, caller.org_id, project
         )
         assert not is_archived
-        await archive_project(engine, project, workspace=str(caller.workspace_id), is_over=True)
+        await tenants.archive_project(
+            engine, project, workspace=str(caller.workspace_id), is_over=True
+        )
 
         erased = await erase(engine, target, by="test")
 

@@ -3,7 +3,7 @@
 import io
 import json
 import zipfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import httpx2
@@ -18,7 +18,7 @@ from tests.support.alumia import client_of, colleague, complaint, kept, new_proj
 from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
-from tests.support.house import new_caller, only, open_house, serve, visit
+from tests.support.house import neighbour, new_caller, only, open_house, serve, visit
 from tests.support.tools import rows
 
 pytestmark = pytest.mark.anyio
@@ -209,6 +209,86 @@ async def test_what_other_systems_wrote_comes_in_over_http(
         assert again.json()["data"]["known"] == {"memory": 1}
         assert await values(http) == found
         assert await values(stranger) == []
+
+
+def chatgpt_export() -> bytes:
+    """As the download comes: a conversation, and what the model had been told to keep."""
+
+    def said(role: str, content: dict[str, Any], at: float | None) -> dict[str, Any]:
+        return {"author": {"role": role}, "content": content, "create_time": at}
+
+    def text(words: str) -> dict[str, Any]:
+        return {"content_type": "text", "parts": [words]}
+
+    known = {"content_type": "model_editable_context", "model_set_context": "1. Ada drinks tea"}
+    nodes = [
+        ("root", None, None),
+        ("known", "root", said("user", known, None)),
+        ("one", "known", said("user", text("Where is the ferry?"), 1735725601.0)),
+        ("two", "one", said("assistant", text("At the quay."), 1735725602.0)),
+    ]
+    mapping = {
+        name: {
+            "id": name,
+            "parent": parent,
+            "children": [each for each, of, _ in nodes if of == name],
+            "message": message and {"id": name, "recipient": "all", "metadata": {}, **message},
+        }
+        for name, parent, message in nodes
+    }
+    talk = {"id": "c", "title": "Ferries", "current_node": "two", "mapping": mapping}
+    return zipped(**{"conversations.json": [talk | {"create_time": 1735725600.0}]})
+
+
+def claude_export() -> bytes:
+    """As the download comes: a conversation, and what the model remembered of its user."""
+    said = [
+        {"uuid": "1", "sender": "human", "text": "Where is the ferry?", "created_at": AT},
+        {"uuid": "2", "sender": "assistant", "text": "At the quay.", "created_at": AT},
+    ]
+    talk = {"uuid": "c", "name": "Ferries", "created_at": AT, "chat_messages": said}
+    memories = [{"conversations_memory": "Ada drinks tea", "account_uuid": "me"}]
+    return zipped(**{"conversations.json": [talk], "memories.json": memories})
+
+
+def zipped(**files: Any) -> bytes:
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in files.items():
+            made.writestr(name, json.dumps(content))
+    return found.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("source", "export"), [("chatgpt", chatgpt_export), ("claude", claude_export)]
+)
+async def test_the_history_of_another_assistant_comes_in_over_http(
+    engine: Engine, server: Server, caller: Caller, source: str, export: Callable[[], bytes]
+) -> None:
+    other = await colleague(engine, caller)
+    async with (
+        client_of(engine, server, caller) as http,
+        client_of(engine, server, other) as stranger,
+        client_of(engine, server, await neighbour(engine, caller)) as elsewhere,
+    ):
+        dry = await bring(http, export(), dryRun=True, **{"from": source})
+        assert (await http.get("/api/chats")).json()["results"] == []
+        answer = await bring(http, export(), **{"from": source})
+        again = await bring(http, export(), **{"from": source})
+
+        kept = answer.json()["data"]["kept"]
+        assert kept == {"thread": 1, "message": 2, "memory": 1}, answer.text
+        assert dry.json()["data"]["kept"] == again.json()["data"]["known"] == kept
+        assert again.json()["data"]["kept"] == {}
+        [chat] = (await http.get("/api/chats")).json()["results"]
+        assert chat["name"] == "Ferries"
+        said = (await http.get(f"/api/chats/{chat['id']}/messages")).json()
+        assert [each["content"] for each in said["_embedded"]["inf:message"]] == [
+            "Where is the ferry?",
+            "At the quay.",
+        ]
+        assert (await values(http), await values(stranger)) == (["Ada drinks tea"], [])
+        assert (await elsewhere.get("/api/chats")).json()["results"] == []
 
 
 async def test_progress_is_told_line_by_line_to_who_wants_it(

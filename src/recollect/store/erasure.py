@@ -480,10 +480,9 @@ UNTOUCHED: Mapping[str, str] = {
     "job": "work to do in a workspace; it names nobody",
     "erasure": "the receipts themselves: hashes and numbers",
     "migration": "which migrations ran",
-    "sign_in_try": "hashes of who tried to sign in, which pass by themselves",
 }
 # Tables of a user's account, which go when the user does, and of an org.
-ACCOUNTS = ("sign_in", "api_key", "app_user", "workspace", "org")
+ACCOUNTS = ("sign_in", "sign_in_try", "api_key", "app_user", "workspace", "org")
 # Tables that are emptied by a step or by `_CANDIDATES`.
 STEPPED = frozenset({"candidate", *(table for table, _ in STEPS if " " not in table)})
 
@@ -498,6 +497,13 @@ async def walk(db: Db, span: Span) -> dict[str, int]:
 
 
 _ERASE_SIGN_INS = "DELETE FROM sign_in WHERE user_id = %(user_id)s"
+# By the hash of their login, as `engine.signin` counts them; those by address name nobody.
+_ERASE_TRIES = """
+    DELETE FROM sign_in_try
+    WHERE subject IN (
+        SELECT sha256(convert_to('account ' || login, 'UTF8')) FROM app_user
+        WHERE id = %(user_id)s)
+"""
 _ERASE_KEYS = "DELETE FROM api_key WHERE user_id = %(user_id)s"
 _ERASE_USER = "DELETE FROM app_user WHERE id = %(user_id)s"
 
@@ -507,6 +513,7 @@ async def erase_account(db: Db, user_id: UserId) -> dict[str, int]:
     values = {"user_id": user_id}
     return {
         "sign_in": (await db.execute(_ERASE_SIGN_INS, values)).rowcount,
+        "sign_in_try": (await db.execute(_ERASE_TRIES, values)).rowcount,
         "api_key": (await db.execute(_ERASE_KEYS, values)).rowcount,
         "app_user": (await db.execute(_ERASE_USER, values)).rowcount,
     }
