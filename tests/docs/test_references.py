@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,39 @@ def test_S100_packages_come_from_the_public_index_alone() -> None:
     hosts = set(re.findall(r"https?://([^/\"]+)", lock))
 
     assert hosts == {"pypi.org", "files.pythonhosted.org"}
+
+
+def test_S100_every_package_is_locked_by_its_hash_under_a_licence_that_fits() -> None:
+    locked = tomllib.loads((PROJECT / "uv.lock").read_text("utf-8"))["package"]
+    bought = [each for each in locked if each["source"] != {"editable": "."}]
+    files = [
+        (each["name"], file.get("hash", ""))
+        for each in bought
+        for file in [*each.get("wheels", []), *([each["sdist"]] if "sdist" in each else [])]
+    ]
+    assert {name for name, _ in files} == {each["name"] for each in bought}
+    assert [name for name, digest in files if not re.fullmatch("sha256:[0-9a-f]{64}", digest)] == []
+
+    licences = {name: _licence(name) for name in {each["name"] for each in bought}}
+    known = {name: said for name, said in licences.items() if said is not None}
+    assert len(known) > len(licences) / 2  # the others are for other systems and Pythons
+    assert {name: said for name, said in known.items() if not _FITS.search(said)} == {}
+    assert {name: said for name, said in known.items() if _BINDS.search(said)} == {}
+
+
+# Beside an Apache licence: what asks for a notice, and what asks for changes to its own files.
+_FITS = re.compile(r"MIT|BSD|Apache|ISC|PSF|Python Software|MPL|Mozilla|LGPL|Zlib|CC0|Unlicense")
+_BINDS = re.compile(r"AGPL|(?<!L)GPL|SSPL|BUSL|Proprietary|Commercial")
+
+
+def _licence(name: str) -> str | None:
+    """What an installed package says of its licence; None for one that is not installed."""
+    try:
+        said = metadata.metadata(name)
+    except metadata.PackageNotFoundError:
+        return None
+    named = [each for each in said.get_all("Classifier", []) if each.startswith("License")]
+    return said["License-Expression"] or " ".join(named) or said["License"] or ""
 
 
 def _resolves(document: Document, link: str) -> bool:

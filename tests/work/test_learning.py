@@ -1,5 +1,6 @@
 """Learning in the background: lessons drained, gated, kept once, and paid for once."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +14,7 @@ from recollect.engine.core import Engine
 from recollect.engine.distiller import Candidate
 from recollect.engine.learn import accept, list_waiting, reject
 from recollect.engine.learning import Said, learn_from, lesson_of
-from recollect.engine.ledger import cost_of
+from recollect.engine.ledger import OverBudget, cost_of, open_entry
 from recollect.engine.threads import OpenThread, open_thread
 from recollect.errors import NotFound, Unavailable
 from recollect.models.chat import Usage
@@ -24,6 +25,7 @@ from recollect.store.lessons import Lesson
 from recollect.worker import Worker
 from tests.support.alumia import colleague, new_project
 from tests.support.clock import Clock
+from tests.support.house import open_house
 from tests.support.live import on_a_port
 from tests.support.tools import rows
 from tests.support.upstream import Endpoint, Raw, Say, chats_of
@@ -253,6 +255,28 @@ async def test_a_failed_call_is_in_the_ledger_too(
         house, "SELECT state FROM model_call WHERE workspace_id = %s", caller.workspace_id
     )
     assert [tuple(each) for each in bill] == [("failed",)]
+
+
+async def test_S51_two_processes_share_one_budget_to_the_token(
+    engine: Engine, caller: Caller, database_url: str, clock: Clock
+) -> None:
+    """Twenty calls at once in each of two processes, where a day's budget is for eight of them."""
+
+    async def asks(house: Engine) -> bool:
+        try:
+            async with house.pool.writing(caller.workspace_id) as db:
+                await open_entry(
+                    house, db, caller.workspace_id, purpose="distil", model="m", reserved=100
+                )
+        except OverBudget:
+            return False
+        return True
+
+    async with open_house(database_url, engine.embedders, clock) as other:
+        both = [replace(each, daily_tokens=1_000) for each in (engine, other)]
+        allowed = await asyncio.gather(*(asks(each) for each in both * 20))
+
+    assert sum(allowed) == 8
 
 
 async def test_S51_S54_a_budget_stops_background_work_before_it_is_exceeded(

@@ -56,6 +56,18 @@ def kind(request: pytest.FixtureRequest) -> str:
     return request.node.name[:60]
 
 
+async def test_S47_a_job_works_in_its_own_workspace_whatever_it_says(
+    engine: Engine, caller: Caller, request: pytest.FixtureRequest
+) -> None:
+    recorder, other = Recorder(), await new_caller(engine)
+    forged = {"workspace_id": str(other.workspace_id), "workspace": str(other.workspace_id)}
+    await enqueue(engine, caller, NewJob(kind(request), payload=forged))
+
+    await Worker(engine, slots=1, handlers={kind(request): recorder}).run_until_empty()
+
+    assert recorder.ran == [caller.workspace_id]
+
+
 async def test_a_job_exists_exactly_when_its_transaction_commits(
     engine: Engine, caller: Caller, request: pytest.FixtureRequest
 ) -> None:

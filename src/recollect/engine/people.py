@@ -57,7 +57,7 @@ async def add_member(
 
 
 async def change_role(engine: Engine, caller: Caller, user_id: UUID, *, is_admin: bool) -> User:
-    """Make a member an admin, or an admin a member; it holds from their next request on."""
+    """Make a member an admin, or an admin a member; they sign in anew, and it holds at once."""
     caller.require(Right.ADMIN)
     if user_id == caller.user_id:
         raise Conflict("Nobody changes their own role. Another admin can.")
@@ -68,6 +68,7 @@ async def change_role(engine: Engine, caller: Caller, user_id: UUID, *, is_admin
         return found
     async with engine.pool.everywhere() as db:
         await identity.set_admin(db, found.id, is_admin=is_admin, now=engine.now())
+        await sign_ins.end_all(db, found.id)
         await _note(engine, db, caller, "user.changed_role", user=user_id)
     return replace(found, is_admin=is_admin)
 

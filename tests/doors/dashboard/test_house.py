@@ -370,7 +370,7 @@ async def test_a_member_that_cannot_be_is_explained(desk: Desk, body: Object) ->
     assert wrong(await desk.http.post("/chat/api/members", json=body)) == (400, "invalid_request")
 
 
-async def test_a_member_becomes_an_admin_and_one_no_longer_with_the_keys_that_were_an_admins(
+async def test_S12_a_member_becomes_an_admin_and_one_no_longer_with_what_was_an_admins(
     desk: Desk,
 ) -> None:
     user_id, _ = await new_user(desk.engine, desk.caller)
@@ -383,6 +383,8 @@ async def test_a_member_becomes_an_admin_and_one_no_longer_with_the_keys_that_we
         made = (await http.post("/chat/api/keys", json=body)).json()
         plain = (await http.post("/chat/api/keys", json={**body, "rights": ["read"]})).json()
         fallen = await desk.http.patch(path, json={"role": "member"})
+        assert is_login_page(await http.get("/chat/api/me"))
+    async with await browse(desk.server, desk.engine, them) as http:
         refused = await http.patch(
             f"/chat/api/members/{desk.caller.user_id}", json={"role": "member"}
         )
