@@ -35,11 +35,12 @@ async def until_ended(work: Coroutine[Any, Any, T]) -> T:
 
 async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
     """What two come to that go on at the same time; when one fails, the other is ended."""
-    task = asyncio.create_task(other)
+    first, second = asyncio.create_task(one), asyncio.create_task(other)
     try:
-        return await one, await task
+        one_came_to, other_came_to = await asyncio.gather(first, second)
     finally:
-        await end([task])
+        await end([first, second])
+    return one_came_to, other_came_to
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:

@@ -1,0 +1,63 @@
+"""Tasks that end for good, and two at a time."""
+
+import asyncio
+
+import pytest
+
+from recollect.tasks import both, end
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_two_at_a_time_wait_for_each_other() -> None:
+    ready = asyncio.Event()
+
+    async def waits() -> str:
+        await ready.wait()
+        return "heard"
+
+    async def calls() -> int:
+        ready.set()
+        return 1
+
+    assert await both(waits(), calls()) == ("heard", 1)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_when_one_of_two_fails_the_other_has_ended_before_anybody_hears(order: int) -> None:
+    ended = asyncio.Event()
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    async def lasts() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    one, other = (fails(), lasts())[::order]
+    with pytest.raises(ValueError, match="no"):
+        await both(one, other)
+    assert ended.is_set()
+
+
+async def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
+    swallowed = 0
+
+    async def stubborn() -> None:
+        nonlocal swallowed
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                swallowed += 1
+                if swallowed == 2:
+                    raise
+
+    task = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    await end([task])
+    assert swallowed == 2
+    assert task.cancelled()
