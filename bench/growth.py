@@ -17,8 +17,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
-from typing import LiteralString
-from uuid import UUID
+from typing import Any, LiteralString
 
 import uvloop
 from pgvector import HalfVector
@@ -28,7 +27,7 @@ from bench import house, settle
 from bench.command import begin, numbers
 from bench.floor import connect
 from bench.house import Server
-from bench.seed import Tenant, fill
+from bench.seed import TAG, Tenant, fill
 from bench.texts import questions
 from bench.visitor import Visitor, visit
 from recollect.embedded import Attached, attach
@@ -52,12 +51,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What a size costs each way, in seconds, and what the index finds of the exact ten."""
+    """What a size costs each way, in seconds, and what was found of the exact ten."""
 
     memories: int
     workspaces: int
     times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    agreed: list[float] = field(default_factory=list[float])
+    by_index: list[float] = field(default_factory=list[float])
+    filtered: list[float] = field(default_factory=list[float])
 
     @contextmanager
     def timed(self, way: str) -> Generator[None]:
@@ -158,23 +158,33 @@ async def _measured(opened: _Opened, options: Options) -> Grown:
             await bare.execute(_EFFORT)
             with grown.timed("index"):
                 near = await _nearest(bare, _BY_INDEX, tenant, vector)
-            grown.agreed.append(len(near & right) / len(right))
+            grown.by_index.append(len(near & right) / len(right))
         with grown.timed("hybrid"):
             await _ask(visitor, tenant, "/v1/tools/memory_recall", {"query": text})
         # Not the same one: the server remembers the vectors of questions.
         with grown.timed("search"):
             await _ask(visitor, tenant, "/v1/memory/search", {"query": other, "threshold": 0})
+        if right := await _nearest(bare, _EXACT_TAGGED, tenant, vector):
+            # After `hybrid`, so with the vector in hand: what the filter costs, and finds.
+            asked_for = {"query": text, "threshold": 0, "tags": [TAG]}
+            with grown.timed("filtered"):
+                found = await _ask(visitor, tenant, "/v1/memory/search", asked_for)
+            near = {each["id"].removeprefix("mem_") for each in found["data"]}
+            grown.filtered.append(len(near & right) / len(right))
     visitor.close()
     await bare.close()
     return grown
 
 
-async def _ask(visitor: Visitor, tenant: Tenant, path: str, body: dict[str, object]) -> None:
+async def _ask(
+    visitor: Visitor, tenant: Tenant, path: str, body: dict[str, object]
+) -> dict[str, Any]:
     status, answer = await visitor.ask("POST", path, key=tenant.key, body=body)
     assert status == 200, answer
     found = json.loads(answer)
     assert found.get("memories") or found.get("data"), answer
     assert not found.get("degraded"), answer
+    return found
 
 
 # The ten nearest, with no product around them. `+ 0` keeps the index out; literals let it in.
@@ -182,6 +192,13 @@ _EXACT = """
     SELECT memory_id FROM memory_vector
     WHERE workspace_id = {workspace_id} AND generation = {generation}
     ORDER BY (embedding <=> {vector}) + 0
+    LIMIT 10
+"""
+_EXACT_TAGGED = """
+    SELECT m.short_code FROM memory_vector v
+    JOIN memory m ON m.workspace_id = v.workspace_id AND m.id = v.memory_id
+    WHERE v.workspace_id = {workspace_id} AND v.generation = {generation} AND m.tags && {tags}
+    ORDER BY (v.embedding <=> {vector}) + 0
     LIMIT 10
 """
 _BY_INDEX = """
@@ -202,32 +219,39 @@ async def _index_name(bare: Db, tenants: Sequence[Tenant]) -> str | None:
     return row[0] if row else None
 
 
-async def _nearest(bare: Db, query: LiteralString, tenant: Tenant, vector: Vector) -> set[UUID]:
+async def _nearest(bare: Db, query: LiteralString, tenant: Tenant, vector: Vector) -> set[Any]:
     statement = sql.SQL(query).format(
         workspace_id=sql.Literal(tenant.id),
         generation=sql.Literal(tenant.generation),
         vector=sql.Literal(HalfVector(vector)),
         dimension=sql.Literal(len(vector)),
+        tags=sql.Literal([TAG]),
     )
     return {row[0] for row in await (await bare.execute(statement)).fetchall()}
 
 
 _HEAD = (
     "| memories | workspaces | embed p50 | exact SQL p50/p95 | index SQL p50/p95 | recall@10 of "
-    "the index | search p50/p95 | hybrid p50/p95 | hybrid : embed + best SQL |\n"
-    "|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    "the index | search p50/p95 | filtered, embedded before, p50/p95 | recall@10, filtered | "
+    "hybrid p50/p95 | hybrid : embed + best SQL |\n"
+    "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 )
 
 
 def _row(grown: Grown) -> str:
-    agreed = f"{fmean(grown.agreed):.3f}" if grown.agreed else "-"
     best = min(grown.milliseconds(way, 0.5) for way in ("exact", "index") if grown.times[way])
     ratio = grown.milliseconds("hybrid", 0.5) / (grown.milliseconds("embed", 0.5) + best)
     return (
         f"| {grown.memories:,} | {grown.workspaces:,} | {grown.milliseconds('embed', 0.5):.1f} | "
-        f"{_quantiles(grown, 'exact')} | {_quantiles(grown, 'index')} | {agreed} | "
-        f"{_quantiles(grown, 'search')} | {_quantiles(grown, 'hybrid')} | {ratio:.2f} |"
+        f"{_quantiles(grown, 'exact')} | {_quantiles(grown, 'index')} | "
+        f"{_share(grown.by_index)} | {_quantiles(grown, 'search')} | "
+        f"{_quantiles(grown, 'filtered')} | {_share(grown.filtered)} | "
+        f"{_quantiles(grown, 'hybrid')} | {ratio:.2f} |"
     )
+
+
+def _share(agreed: Sequence[float]) -> str:
+    return f"{fmean(agreed):.3f}" if agreed else "-"
 
 
 def _quantiles(grown: Grown, way: str) -> str:

@@ -34,6 +34,9 @@ from recollect.store.pool import Db
 _TOPICS = 1_024
 _NOISE = 0.8
 _BATCH = 1_000
+# One memory in so many has a tag, for searches that filter.
+_TAGGED = 100
+TAG = "seldom"
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
@@ -99,7 +102,7 @@ def _memory(row: _Row) -> Iterable[Sequence[Any]]:
     yield (
         *(m.workspace_id, m.id, m.code, m.org_id, m.user_id, m.content, m.category, m.kind),
         *(0.5, 0.5, m.valid_from, "permanent", "workspace", "user"),
-        *(content_digest(m.content), m.created_at, m.updated_at),
+        *(content_digest(m.content), m.created_at, m.updated_at, list(m.tags)),
     )
 
 
@@ -107,7 +110,7 @@ def _vector(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
     yield (
         *(m.workspace_id, m.id, row.generation, 1, HalfVector(row.vector), m.category, m.kind),
-        *([], False, m.valid_from, m.created_at, "workspace", m.user_id),
+        *(list(m.tags), False, m.valid_from, m.created_at, "workspace", m.user_id),
     )
 
 
@@ -138,7 +141,7 @@ _TABLES = {
         (
             *("workspace_id", "id", "code", "org_id", "user_id", "content", "category", "kind"),
             *("importance", "importance_base", "valid_from", "lifecycle", "scope", "origin"),
-            *("content_digest", "created_at", "updated_at"),
+            *("content_digest", "created_at", "updated_at", "tags"),
         ),
         _memory,
     ),
@@ -200,6 +203,7 @@ def _row(tenant: Tenant, content: str, vector: NDArray[np.float32], dice: random
         content=content,
         category="general",
         kind=kind_of("general"),
+        tags=(TAG,) if dice.randrange(_TAGGED) == 0 else (),
         valid_from=at,
         created_at=at,
         updated_at=at,

@@ -31,7 +31,15 @@ async def settle(engine: Engine, port: int, workspaces: int) -> list[Tenant]:
         )
         assert status == 201, answer
     visitor.close()
+    await _opened(engine, workspaces)
     return await tenants(engine)
+
+
+async def _opened(engine: Engine, workspaces: int) -> None:
+    """Wait until all have their vector space: a busy machine embeds later than it saves."""
+    async with asyncio.timeout(_QUIET_SECONDS):
+        while len(await _spaces(engine)) < workspaces:  # noqa: ASYNC110 - the server works on them
+            await asyncio.sleep(0.2)
 
 
 async def _keys(engine: Engine) -> list[str]:
@@ -51,12 +59,15 @@ _TENANTS = """
 
 async def tenants(engine: Engine) -> list[Tenant]:
     """Every workspace with a vector space, and a key to it."""
-    async with engine.pool.everywhere() as db:
-        rows = await (await db.execute(_TENANTS)).fetchall()
     return [
         Tenant(workspace_id, org_id, user_id, await _key(engine, workspace_id), number)
-        for workspace_id, org_id, user_id, number in rows
+        for workspace_id, org_id, user_id, number in await _spaces(engine)
     ]
+
+
+async def _spaces(engine: Engine) -> list[Any]:
+    async with engine.pool.everywhere() as db:
+        return await (await db.execute(_TENANTS)).fetchall()
 
 
 async def _key(engine: Engine, workspace_id: UUID) -> str:
