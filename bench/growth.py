@@ -34,6 +34,7 @@ from recollect.embedded import Attached, attach
 from recollect.engine.core import Engine
 from recollect.models.embed import Purpose, Vector
 from recollect.store.pool import Db
+from recollect.store.vectors import effort
 
 # Until every connection of the server has its plans.
 _WARM = 100
@@ -155,7 +156,7 @@ async def _measured(opened: _Opened, options: Options) -> Grown:
         with grown.timed("exact"):
             right = await _nearest(bare, _EXACT, tenant, vector)
         if index:
-            await bare.execute(_EFFORT)
+            await bare.execute(_EFFORT, [effort(size, 10)])
             with grown.timed("index"):
                 near = await _nearest(bare, _BY_INDEX, tenant, vector)
             grown.by_index.append(len(near & right) / len(right))
@@ -166,7 +167,7 @@ async def _measured(opened: _Opened, options: Options) -> Grown:
             await _ask(visitor, tenant, "/v1/memory/search", {"query": other, "threshold": 0})
         if right := await _nearest(bare, _EXACT_TAGGED, tenant, vector):
             # After `hybrid`, so with the vector in hand: what the filter costs, and finds.
-            asked_for = {"query": text, "threshold": 0, "tags": [TAG]}
+            asked_for: dict[str, object] = {"query": text, "threshold": 0, "tags": [TAG]}
             with grown.timed("filtered"):
                 found = await _ask(visitor, tenant, "/v1/memory/search", asked_for)
             near = {each["id"].removeprefix("mem_") for each in found["data"]}
@@ -207,7 +208,7 @@ _BY_INDEX = """
     ORDER BY (embedding::halfvec({dimension})) <=> {vector}::halfvec({dimension})
     LIMIT 10
 """
-_EFFORT = "SET hnsw.ef_search = 400"  # as the product does for ten
+_EFFORT = "SELECT set_config('hnsw.ef_search', %s::text, false)"
 _INDEX = "SELECT name FROM vector_index WHERE workspace_id = %s AND is_ready"
 
 

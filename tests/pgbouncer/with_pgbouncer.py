@@ -129,7 +129,7 @@ async def test_an_index_is_built_and_its_settings_stay_with_nobody(shared: Engin
     before = await room()
     await index_vectors(shared, caller.workspace_id, no_beat, LEAST)
 
-    assert (await current_space(shared, caller.workspace_id)).is_indexed
+    assert (await current_space(shared, caller.workspace_id)).indexed
     assert await room() == before
 
 

@@ -38,10 +38,17 @@ async def fill(engine: Engine, caller: Caller, count: int) -> list[Ref]:
 async def near(
     engine: Engine, caller: Caller, text: str, wanted: Filter, *, is_indexed: bool
 ) -> list[str]:
-    point = Point(1, pseudo_random(text, DIMENSION), is_indexed=is_indexed)
+    point = Point(1, pseudo_random(text, DIMENSION), indexed=int(is_indexed))
     async with engine.reading(caller) as db:
         found = await vectors.candidates(db, caller, point, wanted, limit=10, now=engine.now())
     return [str(each.id) for each in found]
+
+
+def test_a_search_considers_more_places_in_a_larger_workspace_and_for_a_deeper_list() -> None:
+    assert vectors.effort(indexed=20_000, limit=10) == vectors.effort(indexed=100_000, limit=10)
+    assert vectors.effort(indexed=400_000, limit=10) == 2 * vectors.effort(100_000, limit=10)
+    assert vectors.effort(indexed=20_000, limit=300) == 600
+    assert vectors.effort(indexed=10**9, limit=10) == 1_000
 
 
 async def test_a_large_workspace_is_indexed_and_finds_what_the_exact_scan_finds(
@@ -59,8 +66,8 @@ async def test_a_large_workspace_is_indexed_and_finds_what_the_exact_scan_finds(
         await index_vectors(engine, large.workspace_id, no_beat, LEAST)
         clock.advance(timedelta(seconds=3))
 
-        assert (await current_space(engine, large.workspace_id)).is_indexed
-        assert not (await current_space(engine, small.workspace_id)).is_indexed
+        assert (await current_space(engine, large.workspace_id)).indexed == MANY - 20
+        assert not (await current_space(engine, small.workspace_id)).indexed
         forgotten = {str(ref.id) for ref in refs[:20]}
         for number in range(20):
             text = f"statement {number}"
@@ -85,7 +92,7 @@ async def test_where_shared_memory_is_too_small_the_index_is_built_without_it(
 
         await index_vectors(engine, caller.workspace_id, no_beat, LEAST)
 
-        assert (await current_space(engine, caller.workspace_id)).is_indexed
+        assert (await current_space(engine, caller.workspace_id)).indexed
         found = await near(engine, caller, "statement 1", Filter(), is_indexed=True)
     assert len(found) == 10
 
@@ -130,7 +137,7 @@ async def test_the_index_goes_with_its_generation(databases: TestDatabases, cloc
         await drop_vectors(engine, caller.workspace_id, no_beat)
 
         assert await index_names(engine) == []
-        assert not (await current_space(engine, caller.workspace_id)).is_indexed
+        assert not (await current_space(engine, caller.workspace_id)).indexed
 
 
 async def index_names(engine: Engine) -> list[str]:
@@ -159,7 +166,7 @@ async def test_a_save_finds_its_like_by_the_index_too(
         twin = await save(engine, caller, Save(again, returns_twin=True))
         linked = await save(engine, caller, Save(again, links_alike=True))
 
-        assert (await current_space(engine, caller.workspace_id)).is_indexed
+        assert (await current_space(engine, caller.workspace_id)).indexed
         assert twin.memory.id == old.memory.id
         async with engine.reading(caller) as db:
             made = await links.touching(db, caller.workspace_id, [linked.memory.id], limit=10)

@@ -47,8 +47,8 @@ class Embedded:
     identity: Identity
     vector: Vector
     fingerprint: Vector | None = None
-    # Whether the workspace had an index when it was embedded; without one the search is exact.
-    is_indexed: bool = False
+    # How many the workspace's index held when it was embedded; without one the search is exact.
+    indexed: int = 0
 
     def belongs_to(self, generation: Generation) -> bool:
         """Whether this vector lives in that generation's space."""
@@ -56,7 +56,7 @@ class Embedded:
 
     def point(self, generation: Generation) -> Point:
         """Where this vector lies in that generation's space."""
-        return Point(generation.number, self.vector, is_indexed=self.is_indexed)
+        return Point(generation.number, self.vector, indexed=self.indexed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ async def embed_passage(engine: Engine, workspace_id: WorkspaceId, text: str) ->
     except Unavailable:
         return None
     fingerprint = found[1] if len(found) > 1 else None
-    return Embedded(embedder.identity, found[0], fingerprint, is_indexed=space.is_indexed)
+    return Embedded(embedder.identity, found[0], fingerprint, indexed=space.indexed)
 
 
 async def embed_query(engine: Engine, workspace_id: WorkspaceId, text: str) -> Asked | None:
@@ -96,7 +96,7 @@ async def embed_query(engine: Engine, workspace_id: WorkspaceId, text: str) -> A
         return None
     if len(vector) != space.serving.dimension:
         return None
-    return Asked(Point(space.serving.number, vector, is_indexed=space.is_indexed), embedder)
+    return Asked(Point(space.serving.number, vector, indexed=space.indexed), embedder)
 
 
 async def current_space(engine: Engine, workspace_id: WorkspaceId) -> Space:

@@ -31,8 +31,8 @@ class Space:
     embedder: str | None
     serving: Generation | None
     filling: Generation | None
-    # Whether the serving generation has a vector index.
-    is_indexed: bool = False
+    # How many memories the vector index of the serving generation holds, about; 0 without one.
+    indexed: int = 0
 
 
 _EMBEDDER = "SELECT embedder FROM workspace WHERE id = %(workspace_id)s"
@@ -51,20 +51,23 @@ async def space(db: Db, workspace_id: WorkspaceId) -> Space:
         await cursor.execute(_IN_USE, values)
         by_state = {each.state: each for each in await cursor.fetchall()}
     serving = by_state.get("serving")
-    is_indexed = bool(serving) and await _is_indexed(db, workspace_id, serving.number)
-    return Space(row[0] if row else None, serving, by_state.get("filling"), is_indexed)
+    indexed = await _indexed(db, workspace_id, serving.number) if serving else 0
+    return Space(row[0] if row else None, serving, by_state.get("filling"), indexed)
 
 
 _INDEXED = """
-    SELECT is_ready FROM vector_index
-    WHERE workspace_id = %(workspace_id)s AND generation = %(generation)s
+    SELECT greatest(1, (
+        SELECT sum(documents) FROM word_tally WHERE workspace_id = %(workspace_id)s
+    ))::bigint
+    FROM vector_index
+    WHERE workspace_id = %(workspace_id)s AND generation = %(generation)s AND is_ready
 """
 
 
-async def _is_indexed(db: Db, workspace_id: WorkspaceId, generation: int) -> bool:
+async def _indexed(db: Db, workspace_id: WorkspaceId, generation: int) -> int:
     values = {"workspace_id": workspace_id, "generation": generation}
     row = await (await db.execute(_INDEXED, values)).fetchone()
-    return bool(row and row[0])
+    return row[0] if row else 0
 
 
 # Taken by every save, so that the switch, which takes it FOR UPDATE, waits for saves under way.
