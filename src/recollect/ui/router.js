@@ -24,7 +24,27 @@ export const PAGES = {
 export function place(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
   const [name, id] = path.split("/");
-  return { name: name in PAGES ? name : "chat", id: decodeURIComponent(id ?? ""), query: new URLSearchParams(query) };
+  return { name: name in PAGES ? name : "chat", id: decoded(id ?? ""), query: new URLSearchParams(query) };
+}
+
+/** What somebody typed may be no address at all. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/**
+ * What the address says, where that is one of a few things; else the first of them.
+ * @param {Place} place
+ * @param {string} name
+ * @param {string[]} offered
+ */
+export function among({ query }, name, offered) {
+  const given = query.get(name) ?? offered[0];
+  return offered.includes(given) ? given : offered[0];
 }
 
 /** @param {string} hash */

@@ -17,15 +17,16 @@ import { hear, note, state, tell } from "../state.js";
 const LEARNING_MS = [1500, 4000, 10_000];
 const EXAMPLES = [
   "Remember that the Lisbon office opens on 12 September",
-  "Remember that I take my tea without milk",
+  "Remember that I drink tea without milk",
   "When do we open in Portugal?",
 ];
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
   let chat = place.id;
+  let called = "";
   const scroller = h("div", { class: "chat-scroll" });
-  const title = h("input", { class: "chat-title", "aria-label": "Title of this chat", value: "", placeholder: "New chat", disabled: !chat, change: retitle });
+  const title = h("input", { class: "chat-title", "aria-label": "Title of this chat", value: "", placeholder: "New chat", maxlength: "255", disabled: !chat, change: retitle });
   const { toggle, panel } = memoryPanel(signal);
   const talk = thread(scroller, signal);
   const write = composer(chat, ask, talk.stop);
@@ -63,6 +64,8 @@ export async function page(main, place, signal) {
     } catch (error) {
       if (signal.aborted) return;
       const isGone = error instanceof Refused && error.status === 404;
+      write.node.hidden = isGone;
+      title.placeholder = "";
       scroller.replaceChildren(isGone
         ? empty("chats", "This chat is not here", "It was deleted, or it belongs to another workspace.", h("a", { class: "button", href: "#/chats" }, "All chats"))
         : problem(/** @type {Error} */ (error), () => tell("workspace")));
@@ -137,12 +140,13 @@ export async function page(main, place, signal) {
 
   /** @param {string} told */
   function name(told) {
-    title.value = told ?? "";
+    title.value = called = told ?? "";
     title.disabled = false;
     tell("title", { title: told || "Chat" });
   }
 
   async function retitle() {
+    if (!title.value.trim()) return (title.value = called);
     try {
       name((await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { method: "PATCH", body: { title: title.value.trim() } })).title);
       tell("chats");

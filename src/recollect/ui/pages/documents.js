@@ -8,7 +8,7 @@ import { confirm, dialog } from "../parts/dialogs.js";
 import { empty, waiting } from "../parts/empty.js";
 import { LongList } from "../parts/long-list.js";
 import { tool } from "../parts/memory-row.js";
-import { complaint, problem } from "../parts/problem.js";
+import { complaint, missing } from "../parts/problem.js";
 import { moment } from "../parts/time.js";
 import { toast } from "../parts/toasts.js";
 import { rename } from "../router.js";
@@ -160,10 +160,10 @@ function open(id, closed) {
     try {
       const file = await call(here(`/documents/${encodeURIComponent(id)}`));
       const answer = file.status === "ready" ? await call(here(`/documents/${encodeURIComponent(id)}/text`)).catch(() => null) : null;
-      body.replaceChildren(h("h3", {}, file.name), h("p", { class: "meta" }, h("span", {}, file.type), h("span", {}, size(file.size)), moment(file.created_at)),
+      body.replaceChildren(h("div", {}, h("h3", {}, file.name), h("p", { class: "meta" }, h("span", {}, file.type), h("span", {}, size(file.size)), moment(file.created_at))),
         answer ? h("div", { class: "preview", tabindex: "0", "aria-label": "Text of the document" }, answer.text) : h("p", { class: "soft" }, file.error ?? STATES[/** @type {Document_} */ (file).status]));
     } catch (error) {
-      body.replaceChildren(problem(/** @type {Error} */ (error), show));
+      body.replaceChildren(missing(/** @type {Error} */ (error), "documents", "document", show));
     }
   };
   show();

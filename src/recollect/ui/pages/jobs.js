@@ -7,7 +7,7 @@ import { empty } from "../parts/empty.js";
 import { LongList } from "../parts/long-list.js";
 import { complaint } from "../parts/problem.js";
 import { moment } from "../parts/time.js";
-import { rename } from "../router.js";
+import { among, rename } from "../router.js";
 import { hear } from "../state.js";
 
 const STATES = [["", "All"], ["pending", "Waiting"], ["running", "Running"], ["buried", "Buried"]];
@@ -21,7 +21,7 @@ const KINDS = /** @type {Record<string, string>} */ ({
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
-  let state = place.query.get("state") ?? "";
+  let state = among(place, "state", STATES.map(([value]) => value));
   const cards = h("div", { class: "cards" });
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "State" }, STATES.map(([value, label]) =>
     h("button", { type: "button", "aria-pressed": String(value === state), "data-state": value, click: () => choose(value) }, label)));

@@ -11,12 +11,12 @@ import { showGraph } from "../parts/graph.js";
 import { openMemory } from "../parts/memory-detail.js";
 import { memoryList } from "../parts/memory-list.js";
 import { review } from "../parts/review.js";
-import { rename } from "../router.js";
+import { among, rename } from "../router.js";
 import { hear, here, state } from "../state.js";
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
-  const view = place.query.get("view") ?? "list";
+  const view = among(place, "view", ["list", "graph", "review"]);
   const total = h("span", { class: "soft number total" });
   const waiting = h("span", { class: "badge" });
   const tab = (/** @type {string} */ name, /** @type {string} */ label, /** @type {import("../icons.js").IconName} */ sign, /** @type {Node | null} */ extra = null) =>
@@ -66,6 +66,8 @@ function add() {
     h("label", { class: "field" }, "Category, if you like", h("input", { name: "category", list: "categories", autocomplete: "off" })),
     h("datalist", { id: "categories" }, ["preference", "fact", "instruction", "decision"].map((value) => h("option", { value }))),
   ], "Remember", async (data) => {
-    await keep(String(data.get("content")).trim(), String(data.get("category")).trim());
+    const content = String(data.get("content")).trim();
+    if (!content) throw new Error("A memory says something. Write at least a word.");
+    await keep(content, String(data.get("category")).trim());
   });
 }

@@ -8,7 +8,7 @@ import { empty } from "../parts/empty.js";
 import { openMemory } from "../parts/memory-detail.js";
 import { problem } from "../parts/problem.js";
 import { moment } from "../parts/time.js";
-import { rename } from "../router.js";
+import { among, rename } from "../router.js";
 import { hear, here } from "../state.js";
 
 const TYPES = [["", "All"], ["memory", "Memories"], ["document", "Documents"], ["artifact", "Artifacts"]];
@@ -16,7 +16,7 @@ const PAUSE_MS = 150;
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
-  let type = place.query.get("types") ?? "";
+  let type = among(place, "types", TYPES.map(([value]) => value));
   /** @type {AbortController | null} */
   let asking = null;
   const field = h("input", { type: "search", class: "search", placeholder: "Search memories, documents and artifacts", "aria-label": "Search everything", "data-search": "", autocomplete: "off", value: place.query.get("q") ?? "" });

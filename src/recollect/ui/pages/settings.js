@@ -14,6 +14,8 @@ import { hear, may, state, tell } from "../state.js";
 
 const AGAIN_MS = 2000;
 const RIGHTS = ["read", "write", "delete", "admin"];
+// Spaces are no name; the browser says so before anything is sent.
+const SOMETHING = { required: true, pattern: ".*\\S.*", title: "At least one letter" };
 const ROLES = [["member", "Member"], ["admin", "Admin"]];
 
 /** @type {import("../router.js").Show} */
@@ -71,7 +73,7 @@ function generations(embedder) {
 
 function workspaces() {
   const list = h("ul", { class: "list" });
-  const name = (/** @type {string} */ given) => h("label", { class: "field" }, "Name", h("input", { name: "name", required: true, autofocus: true, maxlength: "120", value: given }));
+  const name = (/** @type {string} */ given) => h("label", { class: "field" }, "Name", h("input", { name: "name", ...SOMETHING, autofocus: true, maxlength: "120", value: given }));
   const reload = async () => {
     state.me = await call("/chat/api/me");
     tell("workspaces");
@@ -97,7 +99,7 @@ function workspaces() {
 /** @param {AbortSignal} signal */
 function members(signal) {
   const add = () => ask("New member", [
-    h("label", { class: "field" }, "Name", h("input", { name: "name", required: true, autofocus: true, autocomplete: "off" })),
+    h("label", { class: "field" }, "Name", h("input", { name: "name", ...SOMETHING, autofocus: true, autocomplete: "off", maxlength: "120" })),
     h("label", { class: "field" }, "First password", h("input", { name: "password", type: "password", minlength: "8", autocomplete: "new-password" }),
       h("span", { class: "soft small" }, "Leave it empty to have one made up.")),
     h("label", { class: "field" }, "Role", h("select", { name: "role" }, ROLES.map(([value, label]) => h("option", { value }, label)))),
@@ -151,10 +153,11 @@ function rights(given) {
 /** @param {AbortSignal} signal */
 function keys(signal) {
   const add = () => ask("New API key", [
-    h("label", { class: "field" }, "What is it for?", h("input", { name: "name", required: true, autofocus: true, autocomplete: "off", placeholder: "laptop" })),
+    h("label", { class: "field" }, "What is it for?", h("input", { name: "name", ...SOMETHING, autofocus: true, autocomplete: "off", maxlength: "120", placeholder: "laptop" })),
     rights(["read", "write"]),
     h("label", { class: "field" }, "Valid for", h("select", { name: "days" }, [["", "ever"], ["30", "30 days"], ["90", "90 days"], ["365", "a year"]].map(([value, label]) => h("option", { value }, label)))),
   ], "Create", async (data) => {
+    if (!data.has("rights")) throw new Error("A key that may nothing is of no use. Choose at least one right.");
     const days = Number(data.get("days"));
     const made = await call("/chat/api/keys", { method: "POST", body: { name: String(data.get("name")).trim(), rights: data.getAll("rights"), ...(days && { expires_days: days }), workspace_id: state.workspace } });
     tell("settings.API keys");

@@ -6,14 +6,14 @@ import { h } from "../h.js";
 import { empty, waiting } from "../parts/empty.js";
 import { plot } from "../parts/plot.js";
 import { problem } from "../parts/problem.js";
-import { rename } from "../router.js";
+import { among, rename } from "../router.js";
 import { hear, here } from "../state.js";
 
 const SPANS = [["7", "7 days"], ["30", "30 days"], ["90", "90 days"]];
 
 /** @type {import("../router.js").Show} */
 export async function page(main, place, signal) {
-  let span = place.query.get("days") ?? "30";
+  let span = among(place, "days", ["30", ...SPANS.map(([value]) => value)]);
   const body = h("div", { class: "page-body" }, waiting());
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "Period" }, SPANS.map(([value, label]) =>
     h("button", { type: "button", "aria-pressed": String(value === span), "data-span": value, click: () => choose(value) }, label)));

@@ -152,6 +152,7 @@ function filters(graph, edges, marks, lines, changed) {
     KINDS.filter((name) => graph.nodes.some((node) => node.kind === name)).map((name) => h("option", { value: name }, name)));
   const tie = h("select", { "aria-label": "Ties", class: "filter" }, h("option", { value: "" }, "All ties"),
     [...new Set(edges.map((edge) => edge.kind))].sort().map((name) => h("option", { value: name }, name)));
+  const counted = (/** @type {number} */ number) => plural(number, "node") + (graph.nodes.length >= MOST ? ", the newest" : "");
   const apply = () => {
     const wanted = word.value.trim().toLowerCase();
     const hidden = new Set();
@@ -162,10 +163,10 @@ function filters(graph, edges, marks, lines, changed) {
       marks[index].style.display = isShown ? "" : "none";
     });
     edges.forEach((edge, index) => (lines[index].style.display = (tie.value && edge.kind !== tie.value) || hidden.has(edge.source) || hidden.has(edge.target) ? "none" : ""));
-    sum.textContent = plural(graph.nodes.length - hidden.size, "node");
+    sum.textContent = counted(graph.nodes.length - hidden.size);
     changed();
   };
-  const sum = h("span", { class: "soft small", role: "status" }, plural(graph.nodes.length, "node"));
+  const sum = h("span", { class: "soft small", role: "status" }, counted(graph.nodes.length));
   word.addEventListener("input", apply);
   kind.addEventListener("change", apply);
   tie.addEventListener("change", apply);
@@ -191,6 +192,7 @@ function mark(node, point, name) {
 function shape(kind, size) {
   if (kind === "memory") return svg("circle", { class: "shape", r: size });
   const turned = kind === "decision" || kind === "milestone";
+  if (turned) size *= 0.85; // it reaches farther from corner to corner
   return svg("rect", { class: "shape", x: -size, y: -size, width: size * 2, height: size * 2, rx: 2, ...(turned && { transform: "rotate(45)" }) });
 }
 

@@ -8,7 +8,7 @@ import { hear, here } from "../state.js";
 import { dialog } from "./dialogs.js";
 import { waiting } from "./empty.js";
 import { editInPlace } from "./memory-row.js";
-import { problem } from "./problem.js";
+import { missing } from "./problem.js";
 import { moment } from "./time.js";
 import { toast } from "./toasts.js";
 
@@ -35,7 +35,7 @@ export function openMemory(id, closed) {
       const memory = await call(here(`/memories/${id}`), { signal: leaving.signal });
       body.replaceChildren(...detail(memory, () => box.close()));
     } catch (error) {
-      if (!leaving.signal.aborted) body.replaceChildren(problem(/** @type {Error} */ (error), show));
+      if (!leaving.signal.aborted) body.replaceChildren(missing(/** @type {Error} */ (error), "memories", "memory", show));
     }
   };
   hear("memories", (news) => news.changed?.id === id && show(), leaving.signal);

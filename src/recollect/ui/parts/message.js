@@ -7,11 +7,13 @@ import { icon } from "../icons.js";
 import { fromServer } from "../markup.js";
 import { tell } from "../state.js";
 import { injected } from "./injected.js";
+import { openMemory } from "./memory-detail.js";
 import { complaint } from "./problem.js";
 import { moment } from "./time.js";
 
 /** @typedef {import("../types").Message} Message */
 
+const MEMORY_ID = /\b(mem_[A-Za-z0-9]{20,})\b/;
 const HIGHLIGHT_MS = 1600;
 const KINDS = /** @type {Record<string, string>} */ ({ deep_think: "Deep think", research: "Research", compaction: "Compaction" });
 
@@ -41,10 +43,30 @@ function fill(body, message) {
   if (message.html) {
     body.classList.add("prose");
     body.replaceChildren(fromServer(message.html));
+    nameMemories(body);
   } else {
     body.classList.add("plain");
     body.textContent = message.content;
   }
+}
+
+/**
+ * An id says nothing to anybody: where an answer names a memory, it can be opened.
+ * @param {HTMLElement} body
+ */
+function nameMemories(body) {
+  const texts = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+  const found = /** @type {Text[]} */ ([]);
+  while (texts.nextNode()) found.push(/** @type {Text} */ (texts.currentNode));
+  for (const text of found) {
+    const pieces = text.data.split(MEMORY_ID);
+    if (pieces.length > 1) text.replaceWith(...pieces.map((piece, index) => (index % 2 ? opener(piece) : piece)));
+  }
+}
+
+/** @param {string} id */
+function opener(id) {
+  return h("button", { type: "button", class: "chip opener", title: id, click: () => openMemory(id) }, "memory");
 }
 
 /**

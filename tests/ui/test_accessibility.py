@@ -1,0 +1,215 @@
+"""What somebody gets who cannot see the page, or sees it badly, or has no mouse."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.support.site import Person
+from tests.support.upstream import Endpoint, Say
+
+PAGES = (
+    "",
+    "chats",
+    "memories",
+    "memories?view=graph",
+    "memories?view=review",
+    "documents",
+    "timeline",
+    "search?q=office",
+    "jobs",
+    "usage",
+    "settings",
+)
+# What somebody can act on, or is shown without words.
+NAMED = {
+    "button", "link", "textbox", "searchbox", "combobox", "checkbox", "slider", "menuitem", "tab",
+    "image", "img", "meter", "progressbar", "dialog", "list", "log", "complementary", "navigation",
+}  # fmt: skip
+
+# Every visible text with its contrast to what lies behind it, where that is less than 4.5 to 1.
+PALE = """() => {
+  const pen = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+  const known = new Map();
+  const rgba = (css) => {
+    if (!known.has(css)) {
+      pen.clearRect(0, 0, 1, 1);
+      pen.fillStyle = css;
+      pen.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
+      known.set(css, [r, g, b, a / 255]);
+    }
+    return known.get(css);
+  };
+  const over = ([r, g, b, a], under) => [r, g, b].map((part, at) => part * a + under[at] * (1 - a));
+  const behind = (element) => {
+    const layers = [];
+    for (let each = element; each; each = each.parentElement) {
+      const layer = rgba(getComputedStyle(each).backgroundColor);
+      if (layer[3] > 0) layers.unshift(layer);
+      if (layer[3] === 1) break;
+    }
+    return layers.reduce((under, layer) => over(layer, under), rgba(getComputedStyle(document.body).backgroundColor));
+  };
+  const light = (colour) => colour.slice(0, 3)
+    .map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+  const seen = (element) => {
+    let share = 1;
+    for (let each = element; each; each = each.parentElement) share *= Number(getComputedStyle(each).opacity);
+    return share;
+  };
+  const top = [...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body;
+  const texts = document.createTreeWalker(top, NodeFilter.SHOW_TEXT);
+  const pale = [];
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    const said = texts.currentNode.data.trim();
+    // What waits for a hand to come near, and what cannot be pressed now, is not there to be read.
+    if (!said || !element.checkVisibility() || element.closest(':disabled, .actions, .visually-hidden, script, option')) continue;
+    const style = getComputedStyle(element);
+    const under = behind(element);
+    const [r, g, b, a] = rgba(element instanceof SVGElement ? style.fill : style.color);
+    const shown = over([r, g, b, a * seen(element)], under);
+    const [one, other] = [light(shown), light(under)].sort((x, y) => y - x);
+    const ratio = (one + 0.05) / (other + 0.05);
+    if (ratio < 4.5) pale.push(`${ratio.toFixed(2)} “${said.slice(0, 30)}” ${style.color} on ${under.map(Math.round)}`);
+  }
+  return pale;
+}"""
+
+# Whether the focus can be seen where it is.
+FOCUS = """() => {
+  const here = document.activeElement;
+  const style = getComputedStyle(here);
+  const box = here.getBoundingClientRect();
+  const framed = here.closest('.composer');
+  return {
+    name: here.getAttribute('aria-label') || here.innerText?.trim().slice(0, 40) || here.tagName,
+    tag: here.tagName,
+    isMarked: style.outlineStyle !== 'none' || (framed && getComputedStyle(framed).boxShadow !== 'none') || here.matches('.node'),
+    isInSight: box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth,
+  };
+}"""
+
+
+def tree(page: Page) -> Sequence[Mapping[str, Any]]:
+    """What a screen reader is told."""
+    line = page.context.new_cdp_session(page)
+    nodes = line.send("Accessibility.getFullAXTree")["nodes"]
+    line.detach()
+    return [
+        {
+            "role": node["role"]["value"],
+            "name": node.get("name", {}).get("value", "").strip(),
+            **{each["name"]: each["value"].get("value") for each in node.get("properties", [])},
+        }
+        for node in nodes
+        if not node["ignored"]
+    ]
+
+
+def examine(page: Page, place: str) -> None:
+    """Names, headings and landmarks; and contrast in either theme."""
+    told = tree(page)
+    nameless = [node for node in told if node["role"] in NAMED and not node["name"]]
+    assert nameless == [], place
+    levels = [node["level"] for node in told if node["role"] == "heading"]
+    assert levels.count(1) <= 1, (place, levels)
+    steps = zip([0, *levels], levels, strict=False)
+    is_dialog = any(node["role"] == "dialog" for node in told)
+    assert is_dialog or all(level <= before + 1 for before, level in steps), (place, levels)
+    if not is_dialog:
+        assert levels.count(1) == 1, (place, levels)
+        assert [node["role"] for node in told].count("main") == 1, place
+        assert any(node["role"] == "navigation" for node in told), place
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        assert page.evaluate(PALE) == [], (place, theme)
+    page.emulate_media(color_scheme="light")
+
+
+def test_every_page_has_names_headings_landmarks_and_contrast_in_both_themes(
+    person: Person, model: Endpoint
+) -> None:
+    model.otherwise = Say("The `office` opens in [September](https://example.com).")
+    made = person.remember("The Lisbon office opens on 12 September", "fact")
+    pinned = person.remember("Deploys to production need two approvals", "instruction")
+    person.ask("POST", f"{person.workspace}/memories/{pinned['id']}/pin", json={"pinned": True})
+    with person.http() as http:
+        file = {"file": ("office.bin", b"\x00\x01" * 9)}
+        assert http.post(f"{person.workspace}/documents", files=file).is_success
+    page = person.open()
+    page.get_by_label("Message", exact=True).fill("The Lisbon office opens on 12 September")
+    page.keyboard.press("Enter")
+    expect(page.locator(".from-assistant code")).to_be_visible()
+    page.locator("details.injected summary").click()
+    page.locator("#memories-toggle").click()
+    expect(page.locator("#memories-panel .memory")).to_have_count(2)
+    log = page.get_by_role("log", name="Messages")
+    expect(log).to_have_attribute("aria-live", "polite")
+    examine(page, "a chat")
+    page.locator("#memories-toggle").click()
+
+    for place in PAGES:
+        page.goto(f"/#/{place}")
+        expect(page.locator("main h1")).to_have_count(1)
+        page.wait_for_load_state("networkidle")
+        examine(page, place)
+    page.goto(f"/#/memory/{made['id']}")
+    expect(page.get_by_role("dialog", name="Memory").locator(".event")).to_be_visible()
+    examine(page, "a memory")
+    page.context.clear_cookies()
+    page.goto("/login")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert [node for node in tree(page) if node["role"] in NAMED and not node["name"]] == []
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        assert page.evaluate(PALE) == [], theme
+
+
+def test_the_focus_is_seen_wherever_it_goes_and_comes_back_from_what_is_closed(
+    person: Person,
+) -> None:
+    person.remember("The Lisbon office opens on 12 September", "fact")
+    page = person.open("/#/memories")
+    row = page.locator(".rows .memory")
+    expect(row).to_have_count(1)
+
+    passed: list[str] = []
+    page.locator("#skip").focus()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        here = page.evaluate(FOCUS)
+        if here["tag"] == "BODY":
+            break
+        assert here["isMarked"], here
+        assert here["isInSight"], here
+        passed.append(here["name"])
+    wanted = ["Workspace", "New chat", "Chats", "Settings", "Sign out", "List", "Add", "Category"]
+    assert [name for name in passed if name in wanted] == wanted
+    for opener, dialog in (("Add", "Add a memory"), ("Keys", "Keys"), ("History", "Memory")):
+        button = page.get_by_role("button", name=opener, exact=True)
+        button.focus()
+        page.keyboard.press("Enter")
+        box = page.get_by_role("dialog", name=dialog)
+        expect(box).to_be_visible()
+        assert box.evaluate("box => box.contains(document.activeElement)"), dialog
+        page.keyboard.press("Escape")
+        expect(box).to_have_count(0)
+        expect(button).to_be_focused()
+
+    page.set_viewport_size({"width": 360, "height": 740})
+    menu = page.get_by_role("button", name="Menu")
+    menu.click()
+    expect(page.locator("#rail :focus")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(menu).to_be_focused()
+    page.goto("/#/")
+    toggle = page.locator("#memories-toggle")
+    expect(toggle).to_have_accessible_name("Memories 1")
+    toggle.click()
+    expect(page.get_by_label("Search memories")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(toggle).to_be_focused()
