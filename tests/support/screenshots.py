@@ -188,7 +188,7 @@ def live_here(person: Person, calendar: Calendar) -> Mapping[str, str]:
         "graph": "/#/memories?view=graph",
         "memory": f"/#/memory/{first['id']}",
         "documents": "/#/documents",
-        "timeline": "/#/timeline",
+        "timeline": f"/#/timeline?as_of={TODAY - timedelta(days=21):%Y-%m-%d}",
         "search": "/#/search?q=When+does+the+lease+begin",
         "jobs": "/#/jobs",
         "usage": "/#/usage",

@@ -140,8 +140,11 @@ def test_the_librarian_answers_without_a_model_and_a_failing_model_says_so(
     page = person.open()
     page.get_by_label("Model").select_option("recollect-librarian")
     say(page, "Remember that Ben likes mint tea")
-    expect(answers(page)).to_contain_text("I have saved that")
+    expect(answers(page)).to_contain_text("I have saved that as memory.")
     expect(page.locator("#memories-count")).to_have_text("1")
+    answers(page).get_by_role("button", name="memory", exact=True).click()
+    expect(page.get_by_role("dialog", name="Memory")).to_contain_text("Ben likes mint tea")
+    page.keyboard.press("Escape")
 
     model.otherwise = Raw([b"{}"], status=503, content_type="application/json")
     page.get_by_label("Model").select_option("m1")

@@ -53,6 +53,20 @@ def test_numbers_are_brief(person: Person) -> None:
     ]
 
 
+def test_a_passage_is_shown_without_its_title_and_with_what_was_sought(person: Person) -> None:
+    assert run(
+        person,
+        "format.js",
+        r"""[m.gist('# Lease\n\nIt begins in May.', 'lease.md: Lease'), m.gist('# Lease', 'lease.md: Lease'),
+             m.sought('The lease begins; a release too.', 'When does the lease begin?'), m.sought('a+b', '(')]""",
+    ) == [
+        "It begins in May.",
+        "# Lease",
+        ["The ", "lease", " ", "begins", "; a release too."],
+        ["a+b"],
+    ]
+
+
 def test_however_a_stream_is_cut_its_events_are_the_same(person: Person) -> None:
     told = run(
         person,

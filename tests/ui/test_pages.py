@@ -30,6 +30,32 @@ def test_an_empty_page_says_what_would_be_there(person: Person) -> None:
         expect(page.get_by_role("heading", name=words)).to_be_visible()
 
 
+ASTRAY = {
+    "memory/mem_nothing": "This memory is not here",
+    "documents/doc_nothing": "This document is not here",
+    "chat/chat_nothing": "This chat is not here",
+    "chat/%E0%A4%A": "This chat is not here",
+    "memories?view=sideways": "Nothing is remembered yet",
+    "jobs?state=lost": "Nothing to do",
+    "usage?days=many": "Nothing was used yet",
+    "timeline?as_of=once": "Nothing was known yet",
+    "search?types=spoons": "Ask in your own words",
+}
+
+
+def test_an_address_that_leads_nowhere_says_so_or_begins_at_the_beginning(person: Person) -> None:
+    page = person.open()
+    expect(page.get_by_text("What should be remembered?")).to_be_visible()
+
+    for place, words in ASTRAY.items():
+        page.goto(f"/#/{place}")
+        expect(page.get_by_role("heading", name=words)).to_be_visible()
+        expect(page.get_by_role("alert")).to_have_count(0)
+        page.keyboard.press("Escape")
+
+    person.forgive("404")
+
+
 def test_the_first_visit_begins_with_one_screen_and_only_once(person: Person) -> None:
     context = person.browser.new_context(base_url=person.site.url)
     person.contexts.append(context)
@@ -60,6 +86,9 @@ def test_chats_are_listed_found_renamed_and_deleted(person: Person) -> None:
     expect(rows).to_have_count(1)
     rows.get_by_role("link", name="Opening in Lisbon").click()
     title = page.get_by_label("Title of this chat")
+    expect(title).to_have_value("Opening in Lisbon")
+    title.fill("   ")
+    title.press("Enter")
     expect(title).to_have_value("Opening in Lisbon")
     title.fill("Opening in Porto")
     title.press("Enter")
@@ -192,11 +221,20 @@ def test_settings_make_workspaces_members_and_keys(person: Person) -> None:
     expect(page.get_by_text("Embedder in use")).to_be_visible()
 
     page.get_by_role("button", name="New workspace").click()
+    page.get_by_label("Name", exact=True).fill("   ")
+    page.get_by_role("button", name="Create").click()
+    # The browser says what is wrong with it; nothing was sent.
+    expect(page.get_by_role("dialog", name="New workspace")).to_be_visible()
     page.get_by_label("Name", exact=True).fill("Research")
     page.get_by_role("button", name="Create").click()
     expect(page.get_by_label("Workspace", exact=True)).to_contain_text("Research")
     page.get_by_role("button", name="New key").click()
     page.get_by_label("What is it for?").fill("laptop")
+    for right in ("read", "write"):
+        page.get_by_role("checkbox", name=right).uncheck()
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("alert")).to_contain_text("Choose at least one right")
+    page.get_by_role("checkbox", name="read").check()
     page.get_by_role("button", name="Create").click()
     secret = page.locator(".secret")
     expect(secret).to_contain_text("rk_")

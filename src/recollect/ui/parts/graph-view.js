@@ -28,6 +28,9 @@ export class View {
     addEventListener("pointerup", (event) => this.#fingers.delete(event.pointerId), { signal });
     addEventListener("pointercancel", (event) => this.#fingers.delete(event.pointerId), { signal });
     addEventListener("pointermove", (event) => this.#drag(event), { signal });
+    const sizes = new ResizeObserver(() => this.#draw());
+    sizes.observe(canvas);
+    signal.addEventListener("abort", () => sizes.disconnect());
   }
 
   /** Whether the last press was no press but a drag. */
@@ -71,11 +74,12 @@ export class View {
     return Math.max(this.box.width / (shown.width || 1), this.box.height / (shown.height || 1));
   }
 
-  /** Where a point stands, in pixels of the frame. @param {{ x: number, y: number }} point */
-  inFrame(point) {
-    const shown = this.canvas.getBoundingClientRect();
-    const { x, y, width, height } = this.box;
-    return { x: shown.width / 2 + (point.x - x - width / 2) / this.scale, y: shown.height / 2 + (point.y - y - height / 2) / this.scale };
+  /** Where points stand, in pixels of the frame, which has this size. @param {{ x: number, y: number }[]} points */
+  inFrame(points) {
+    const { width, height } = this.canvas.getBoundingClientRect();
+    const { scale } = this;
+    const [left, top] = [this.box.x + this.box.width / 2, this.box.y + this.box.height / 2];
+    return { width, height, points: points.map(({ x, y }) => ({ x: width / 2 + (x - left) / scale, y: height / 2 + (y - top) / scale })) };
   }
 
   /** @param {PointerEvent} event */

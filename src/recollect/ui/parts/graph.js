@@ -71,7 +71,8 @@ function draw(place, bar, graph, signal) {
   const mostTied = [...graph.nodes.keys()].sort((a, b) => near[b].size - near[a].size);
   const label = once(() => {
     const order = mostTied.filter((index) => marks[index].style.display !== "none");
-    const sides = readable(points.map((point) => view.inFrame(point)), widths, order, frame);
+    const seen = view.inFrame(points);
+    const sides = readable(seen.points, widths, order, seen);
     marks.forEach((each, index) => each.setAttribute("data-label", sides.get(index) ?? ""));
   });
   const view = new View(canvas, fitted(points, frame), label, signal);
@@ -136,7 +137,7 @@ function measured(place, names) {
 function legend(graph) {
   const kinds = KINDS.filter((name) => graph.nodes.some((node) => node.kind === name));
   if (kinds.length < 2) return "";
-  return h("ul", { class: "graph-legend" }, kinds.map((name) => h("li", {}, svg("svg", { viewBox: "-9 -9 18 18", class: `node is-${name}`, "aria-hidden": "true" }, shape(name, 6)), name)));
+  return h("ul", { class: "graph-legend" }, kinds.map((name) => h("li", {}, svg("svg", { viewBox: "-9 -9 18 18", class: `sample is-${name}`, "aria-hidden": "true" }, shape(name, 6)), name)));
 }
 
 /**
