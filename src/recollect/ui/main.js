@@ -5,6 +5,7 @@ import { h } from "./h.js";
 import { listenToKeys } from "./keys.js";
 import { problem } from "./parts/problem.js";
 import { closeRail, showRail } from "./parts/rail.js";
+import { keepTime } from "./parts/time.js";
 import { toast } from "./parts/toasts.js";
 import { greet } from "./parts/tour.js";
 import { PAGES, place } from "./router.js";
@@ -30,6 +31,7 @@ async function start() {
   state.workspace = (found ?? state.me.workspaces[0])?.id ?? "";
   showRail();
   listenToKeys();
+  keepTime();
   addEventListener("hashchange", show);
   hear("workspace", show);
   await show();

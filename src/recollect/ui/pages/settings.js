@@ -147,7 +147,7 @@ function members(signal) {
 
 /** @param {string[]} given */
 function rights(given) {
-  return h("fieldset", {}, h("legend", {}, "May"), RIGHTS.filter(may).map((right) => h("label", { class: "check" }, h("input", { type: "checkbox", name: "rights", value: right, checked: given.includes(right) }), right)));
+  return h("fieldset", {}, h("legend", {}, "It may"), RIGHTS.filter(may).map((right) => h("label", { class: "check" }, h("input", { type: "checkbox", name: "rights", value: right, checked: given.includes(right) }), right)));
 }
 
 /** @param {AbortSignal} signal */
@@ -155,7 +155,7 @@ function keys(signal) {
   const add = () => ask("New API key", [
     h("label", { class: "field" }, "What is it for?", h("input", { name: "name", ...SOMETHING, autofocus: true, autocomplete: "off", maxlength: "120", placeholder: "laptop" })),
     rights(["read", "write"]),
-    h("label", { class: "field" }, "Valid for", h("select", { name: "days" }, [["", "ever"], ["30", "30 days"], ["90", "90 days"], ["365", "a year"]].map(([value, label]) => h("option", { value }, label)))),
+    h("label", { class: "field" }, "Expires", h("select", { name: "days" }, [["", "Never"], ["30", "After 30 days"], ["90", "After 90 days"], ["365", "After a year"]].map(([value, label]) => h("option", { value }, label)))),
   ], "Create", async (data) => {
     if (!data.has("rights")) throw new Error("A key that may nothing is of no use. Choose at least one right.");
     const days = Number(data.get("days"));
