@@ -159,6 +159,7 @@ def test_every_page_has_names_headings_landmarks_and_contrast_in_both_themes(
         page.goto(f"/#/{place}")
         expect(page.locator("main h1")).to_have_count(1)
         page.wait_for_load_state("networkidle")
+        expect(page.locator("main .waiting")).to_have_count(0)
         assert any(node["role"] == "navigation" for node in tree(page))
         found[place or "a new chat"] = examined(page)
     page.goto(f"/#/memory/{made['id']}")

@@ -3,7 +3,7 @@
 // A hand shakes by this many pixels while it presses.
 const DRAG = 6;
 // So many units of the drawing to a pixel are the most at which a newcomer can make out anything.
-const SMALLEST = 2.2;
+const SMALLEST = 1.9;
 
 /** @typedef {import("../layout.js").Box} Box */
 
@@ -114,8 +114,9 @@ export class View {
   #draw() {
     const { x, y, width, height } = this.box;
     this.canvas.setAttribute("viewBox", [x, y, width, height].map((value) => value.toFixed(1)).join(" "));
-    // Nodes and labels keep their size on the screen, however far away one stands.
+    // Labels keep their size on the screen, however far away one stands; nodes shrink a little, to make room.
     this.canvas.style.setProperty("--unit", this.scale.toFixed(4));
+    this.canvas.style.setProperty("--node", Math.min(1, 1 / this.scale ** 0.7).toFixed(4));
     this.changed();
   }
 }

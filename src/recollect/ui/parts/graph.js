@@ -182,7 +182,7 @@ function filters(graph, edges, marks, lines, changed) {
 function mark(node, point, name) {
   const size = 5 + 4 * Math.max(0, Math.min(1, node.importance ?? 0.5));
   return svg("g", { class: `node is-${node.kind}`, transform: `translate(${point.x.toFixed(1)} ${point.y.toFixed(1)})`, tabindex: "-1", role: "button", "aria-label": `${node.kind}: ${cut(node.label, 120)}` },
-    svg("g", { class: "sized" }, shape(node.kind, size), svg("text", {}, name)));
+    svg("g", { class: "sized" }, svg("g", { class: "body" }, shape(node.kind, size)), svg("text", {}, name)));
 }
 
 /**
