@@ -1,7 +1,7 @@
 """What somebody gets who cannot see the page, or sees it badly, or has no mouse."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from playwright.sync_api import Page, expect
 
@@ -99,7 +99,7 @@ FOCUS = """() => {
 def tree(page: Page) -> Sequence[Mapping[str, Any]]:
     """What a screen reader is told."""
     line = page.context.new_cdp_session(page)
-    nodes = line.send("Accessibility.getFullAXTree")["nodes"]
+    nodes = cast("list[dict[str, Any]]", line.send("Accessibility.getFullAXTree")["nodes"])
     line.detach()
     return [
         {
