@@ -5,6 +5,7 @@ field that names an id and is not classified here fails the test.
 """
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,15 +13,20 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from psycopg import sql
 
 from recollect.domain import Caller, Right
 from recollect.doors.front import Door
+from recollect.doors.tools import tools
 from recollect.engine.core import Engine
 from recollect.engine.keys import create_key, revoke_key
 from recollect.models.registry import Embedders
 from recollect.server import Server
+from tests.support import worlds
+from tests.support.alumia import client_of
 from tests.support.clock import Clock
+from tests.support.dashboard import browse
 from tests.support.embedder import StubEmbedder
 from tests.support.house import Visitor, key_for, neighbour, new_caller, open_pool, serve, visit
 from tests.support.isolation import Case, dump
@@ -335,6 +341,49 @@ async def test_S07_only_what_shows_nobodys_data_is_open(server: Server) -> None:
     }
     assert shown == open_to_all
     assert answers.keys() - shown.keys() == {"/metrics"}
+
+
+async def test_S34_no_route_that_reads_changes_anything(
+    engine: Engine, server: Server, caller: Caller
+) -> None:
+    own = await worlds.furnished(engine, server, caller, worlds.PLAIN)
+    before = await dump(engine, caller.workspace_id)
+    asked = 0
+    async with (
+        client_of(engine, server, caller) as keyed,
+        await browse(server, engine, caller) as browser,
+    ):
+        keyed.headers["X-API-Key"] = keyed.headers["Authorization"].split()[1]
+        for door in server.doors:
+            if not isinstance(door.app, FastAPI):
+                continue
+            http = browser if door.name == "dashboard" else keyed
+            for case in worlds.read(door, own):
+                answer = await http.request(case.route.method, case.path, params=case.query)
+                asked += answer.is_success
+    after = await dump(engine, caller.workspace_id)
+
+    # That somebody took everything out is written down.
+    exports = [each for each in after["event"] if "data.exported" in each]
+    after["event"] = [each for each in after["event"] if each not in exports]
+    assert after == before
+    assert asked > 60
+
+
+async def test_S64_no_route_and_no_tool_takes_an_address_to_ask(server: Server) -> None:
+    named: set[str] = set()
+    for door in server.doors:
+        if isinstance(door.app, FastAPI):
+            for path, methods in door.app.openapi()["paths"].items():
+                for method, says in methods.items():
+                    named |= {each["name"] for each in says.get("parameters", [])}
+                    named |= {name for name, _ in fields_of_body(door, Route(method, path))}
+    for tool in tools.TOOLS.values():
+        named |= set(tool.arguments.model_json_schema()["properties"])
+
+    assert len(named) > 100
+    address = re.compile(r"ur[il]|endpoint|webhook|callback|host|proxy|upstream", re.IGNORECASE)
+    assert {name for name in named if address.search(name)} == set()
 
 
 NEEDS: dict[str, set[Right]] = {

@@ -360,24 +360,6 @@ async def test_an_update_can_be_taken_back_by_unlinking_or_reopening(
     assert (again.status_code, again.json()["error"]["type"]) == (400, "invalid_request")
 
 
-async def test_S34_looking_changes_nothing(
-    http: httpx2.AsyncClient, tools: Surface, engine: Engine
-) -> None:
-    one, _, _ = await chain(tools, 3)
-    dump = "SELECT m::text FROM memory m ORDER BY id"
-    before = await rows(engine, dump)
-
-    for path, more in (
-        ("", {}),
-        ("/search", {"q": "link"}),
-        ("/graph", {}),
-        ("/graph/neighbors", {"memory_id": one}),
-    ):
-        await get(http, path, **more)
-
-    assert await rows(engine, dump) == before
-
-
 @pytest.mark.parametrize(
     ("path", "parameters"),
     [
