@@ -1,7 +1,6 @@
 """The second lock: row-level security alone keeps workspaces apart, whatever a statement forgot."""
 
 from typing import Any, LiteralString
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psycopg
@@ -161,8 +160,7 @@ async def test_S43_what_a_stranger_left_set_on_a_connection_opens_nothing(
 ) -> None:
     """PgBouncer hands a connection on with whatever somebody at psql has set on it."""
     theirs = "SELECT count(*) FROM {table} WHERE workspace_id = %(theirs)s"
-    name = urlsplit(database_url).path.removeprefix("/")
-    async with open_pool(databases.direct_url(name), size=1) as pool:
+    async with open_pool(databases.beside(database_url), size=1) as pool:
         connection = await pool._pool.getconn()
         await connection.execute("SET recollect.reach = 'everywhere'")
         left = await count(connection, theirs, "memory", theirs=other.workspace_id)

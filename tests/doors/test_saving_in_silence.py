@@ -160,8 +160,9 @@ async def test_S48_a_save_costs_the_same_whether_or_not_a_stranger_holds_the_sam
     databases: TestDatabases,
 ) -> None:
     async with (
-        house(databases.clone(), SAID, "vault") as first,
-        house(databases.clone(), UNSAID, "drawer") as second,
+        # PgBouncer would not let planning be set for a connection.
+        house(databases.beside(databases.clone()), SAID, "vault") as first,
+        house(databases.beside(databases.clone()), UNSAID, "drawer") as second,
         clients(first) as theirs,
         clients(second) as others,
     ):

@@ -43,10 +43,6 @@ LOOK = """
 """
 
 
-def direct(databases: TestDatabases, url: str) -> str:
-    return databases.direct_url(urlsplit(url).path.removeprefix("/"))
-
-
 @pytest.fixture
 def narrow(databases: TestDatabases) -> Generator[PgBouncer]:
     """A PgBouncer whose clients share one connection to PostgreSQL."""
@@ -70,7 +66,7 @@ async def shared(
 async def test_a_pooler_between_is_noticed(databases: TestDatabases) -> None:
     url = databases.clone()
     noticed: list[bool] = []
-    for each in (url, direct(databases, url)):
+    for each in (url, databases.beside(url)):
         async with await connect(each) as db:
             noticed.append(await is_pooled(db))
 
@@ -161,7 +157,7 @@ async def test_many_processes_migrate_one_empty_database_once(databases: TestDat
     applied = await asyncio.gather(*(migrate(url) for _ in range(8)))
 
     assert sum(applied) == len(migrations())
-    with psycopg.connect(direct(databases, url)) as db:
+    with psycopg.connect(databases.beside(url)) as db:
         locks = db.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
     assert locks == (0,)
 
@@ -286,7 +282,7 @@ def test_copies_are_made_beside_it(
     with tempfile.TemporaryDirectory() as scratch:
         here = Path(scratch)
         through = recollect("backup", "through.tar", url=url, cwd=here)
-        beside = recollect("backup", "beside.tar", url=direct(databases, url), cwd=here)
+        beside = recollect("backup", "beside.tar", url=databases.beside(url), cwd=here)
         into = recollect("restore", "beside.tar", url=databases.empty(), cwd=here)
         kept = [each.name for each in here.iterdir()]
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 import psycopg
@@ -81,6 +81,10 @@ class TestDatabases:
         parts = conninfo_to_dict(self._attached.url)
         socket = quote(str(parts["host"]), safe="")
         return f"postgresql://{parts['user']}@/{name}?host={socket}"
+
+    def beside(self, url: str) -> str:
+        """The URL of the same database in PostgreSQL itself."""
+        return self.direct_url(urlsplit(url).path.removeprefix("/"))
 
     @property
     def admin_url(self) -> str:

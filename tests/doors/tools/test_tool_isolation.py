@@ -24,7 +24,7 @@ from tests.support.tools import Direct, Object, OverMcp, mcp_client, remember, r
 pytestmark = pytest.mark.anyio
 
 # Texts that share words and are found by the same questions: isolation, not luck, keeps them apart.
-THEIRS = "The gate code of theirs is 4711"
+THEIRS = "The gate code of theirs is 47110815"
 OURS = "The gate code of ours is 1234"
 
 
@@ -75,12 +75,12 @@ def cases(own: Things, foreign: Things) -> Iterator[Case]:
     yield Case(
         "POST /v1/tools/memory_save", save, body={"content": "y", "channel_id": foreign.thread}
     )
-    question = {"query": "gate code of theirs 4711", "channel_id": foreign.thread}
+    question = {"query": "gate code of theirs 47110815", "channel_id": foreign.thread}
     yield Case("POST /v1/tools/memory_recall", recall, body=question)
     everybody, ours = {"agent_id": "default"}, {"agent_id": own.agent}
     for path, more in (
         ("", {}),
-        ("/search", {"q": "gate code 4711"}),
+        ("/search", {"q": "gate code 47110815"}),
         ("/graph", {}),
         ("/graph/neighbors", {"memory_id": own.memory}),
     ):
@@ -169,7 +169,7 @@ async def test_S41_S75_another_workspaces_things_do_not_exist_on_any_route(
 
     assert [told(answer) for answer in crossed] == [told(answer) for answer in absent]
     assert {answer.status_code for answer in crossed} == {200, 201, 404}
-    assert all("4711" not in answer.text for answer in crossed)
+    assert all("47110815" not in answer.text for answer in crossed)
     assert await dump(engine, foreigner) == before
     dangling = await rows(
         engine,
@@ -216,7 +216,7 @@ async def test_S41_S48_the_same_over_mcp(
         ]
 
     assert deleted["forgotten"] is False
-    assert all("4711" not in str(each) for each in found)
+    assert all("47110815" not in str(each) for each in found)
     assert all("1234" in str(each) for each in found)
     assert await dump(engine, foreigner) == before
 
