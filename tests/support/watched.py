@@ -59,16 +59,19 @@ _TOUCHED = """
 """
 
 
+# No plan may read all of a small table at once: that would hide what an index tells apart.
+_BY_INDEX = """
+    SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
+    SET LOCAL enable_indexonlyscan = off
+"""
+
+
 class WatchedPool(Pool):
     """As any pool; `heard` has a line for each statement, and for each table or index touched."""
 
     def __init__(self, url: str) -> None:
-        # A plan must not hang on how often a connection was used before, so nothing is prepared;
-        # nor may it read all of a small table at once: that would hide what an index tells apart.
-        options = "&options=" + "%20".join(
-            f"-c%20enable_{each}%3Doff" for each in ("seqscan", "bitmapscan", "indexonlyscan")
-        )
-        super().__init__(url + options, size=8, behind_pgbouncer=True)
+        # A plan must not hang on how often a connection was used before, so nothing is prepared.
+        super().__init__(url, size=8, behind_pgbouncer=True)
         self.heard: list[str] = []
         self._watched: dict[str, list[Any]] = {}
 
@@ -77,6 +80,7 @@ class WatchedPool(Pool):
         self, begin: sql.SQL | sql.Composed, *, finds_user: bool = False
     ) -> AsyncGenerator[Db]:
         async with super()._transaction(begin, finds_user=finds_user) as db:
+            await psycopg.AsyncCursor(db).execute(_BY_INDEX)
             before = await self._touched(db)
             self.heard.append(f"BEGIN {_ID.sub('<id>', begin.as_string(db))}")
             db.cursor_factory = self._listening()
