@@ -238,6 +238,7 @@ def test_the_whole_way_is_gone_with_keys_alone(person: Person) -> None:
     context.clear_cookies()
     page = context.new_page()
     page.goto("/login")
+    expect(page.get_by_label("Name")).to_be_focused()
     page.keyboard.type(login)
     page.keyboard.press("Tab")
     page.keyboard.type(PASSWORD)
@@ -248,7 +249,8 @@ def test_the_whole_way_is_gone_with_keys_alone(person: Person) -> None:
     page.keyboard.type("Which supplier closes in August?")
     page.keyboard.press("Enter")
     expect(answers(page)).to_contain_text("Hello.")
-    walk_to(page, "Remember this", key="Shift+Tab")
+    walk_to(page, "Remember this", key="Shift+Tab")  # the answer's
+    walk_to(page, "Remember this", key="Shift+Tab")  # the question's
     page.keyboard.press("Enter")
     expect(page.locator("#memories-count")).to_have_text("1")
     walk_to(page, "Memories", key="Shift+Tab")
