@@ -67,6 +67,8 @@ PALE = """() => {
     const said = texts.currentNode.data.trim();
     // What waits for a hand to come near, and what cannot be pressed now, is not there to be read.
     if (!said || !element.checkVisibility() || element.closest(':disabled, .actions, .visually-hidden, script, option')) continue;
+    // Nor is what has not come up yet: nobody is told to wait for what takes a moment.
+    if (seen(element) === 0) continue;
     const style = getComputedStyle(element);
     const under = behind(element);
     const [r, g, b, a] = rgba(element instanceof SVGElement ? style.fill : style.color);

@@ -155,7 +155,8 @@ _SCANNED = f"""
     FROM memory_vector m
     WHERE m.workspace_id = %(workspace_id)s AND m.generation = %(generation)s AND {VISIBLE}
 """
-_FIRST = "ORDER BY distance LIMIT %(limit)s"
+# Of equally near ones the newer is among the first: where they lie on disk decides nothing.
+_FIRST = "ORDER BY distance, m.created_at DESC, m.memory_id LIMIT %(limit)s"
 _EXACT = f"WITH near AS ({_SCANNED} {_FIRST})"
 _EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST})"
 # Of one conversation, as every search in a chat is: spared the rest of `MATCHES` too.

@@ -22,7 +22,8 @@ export function dialog(title, content, options = {}) {
   box.addEventListener("close", () => {
     box.remove();
     options.closed?.();
-    if (before instanceof HTMLElement && before.isConnected) before.focus();
+    // Only if nothing has it: whoever goes on quickly is elsewhere by now.
+    if (document.activeElement === document.body && before instanceof HTMLElement && before.isConnected) before.focus();
   });
   box.addEventListener("click", (event) => event.target === box && close());
   document.body.append(box);
