@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ def interrupt_once(holds: Callable[[], bool], *arguments: object, by: signal.Sig
     with (
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as err,
+        _heeding(by),
         subprocess.Popen(
             [sys.executable, "-m", "recollect", *[str(each) for each in arguments]],
             stdout=out,
@@ -89,6 +91,21 @@ def interrupt_once(holds: Callable[[], bool], *arguments: object, by: signal.Sig
         out.seek(0)
         err.seek(0)
         return Ran(code, out.read(), err.read())
+
+
+@contextmanager
+def _heeding(by: signal.Signals) -> Generator[None]:
+    """Let what is started meanwhile hear a signal.
+
+    A shell has whatever it starts in the background ignore Ctrl-C, and all that comes of it.
+    """
+    before = signal.getsignal(by)
+    if before is signal.SIG_IGN:
+        signal.signal(by, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(by, before)
 
 
 def processes(data_dir: Path) -> list[str]:
