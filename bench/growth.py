@@ -184,7 +184,8 @@ async def _ask(
     status, answer = await visitor.ask("POST", path, key=tenant.key, body=body)
     assert status == 200, answer
     found = json.loads(answer)
-    assert found.get("memories") or found.get("data"), answer
+    # In a workspace of ten memories often nothing fits, and a recall says so.
+    assert "memories" in found or found.get("data"), answer
     assert not found.get("degraded"), answer
     return found
 
