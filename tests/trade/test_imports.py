@@ -5,6 +5,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,35 @@ async def test_a_broken_line_is_told_with_its_number_and_costs_no_other(
         "a value of it is more than the database takes",
     ]
     assert len(await rows_of(engine, caller.workspace_id)) > 0
+
+
+async def test_a_thread_of_a_project_takes_its_label_from_nobody(
+    engine: Engine, server: Server, caller: Caller, tmp_path: Path
+) -> None:
+    user, stranger = a_user(), await colleague(engine, caller)
+    project: Object = {"type": "project", "id": str(uuid4()), "name": "Lisbon", "created_at": AT}
+    member: Object = {"type": "project_member", "project_id": project["id"], "created_at": AT}
+    member["user_id"] = user["id"]
+    inside = a_thread(user_id=user["id"], project_id=project["id"], label="#general")
+    outside = a_thread(user_id=user["id"], label="#random")
+    path = write_lines(tmp_path / "labels.jsonl", user, project, member, inside, outside)
+
+    report = await bring_in(engine, path, caller)
+
+    [[found]] = await rows(engine, "SELECT id FROM app_user WHERE login = %s", user["login"])
+    for who in (stranger, replace(caller, user_id=found)):
+        async with client_of(engine, server, who) as http:
+            tools = OverHttp(http)
+            for channel in ("#general", "#random"):
+                told = f"{channel} is where tea is talked about, says {who.user_id}"
+                saved = await tools.call("memory_save", content=told, channel_id=channel)
+                assert saved["success"], channel
+    query = "SELECT id::text, label FROM thread WHERE workspace_id = %s AND label IS NOT NULL"
+    labelled = dict(await rows(engine, query, caller.workspace_id))
+    assert sorted(labelled.values()) == ["#general", "#random"]
+    assert labelled[outside["id"]] == "#random"
+    assert inside["id"] not in labelled
+    assert (report.refused, report.left_out) == ({}, {"labels": 1})
 
 
 async def test_bytes_that_are_missing_or_not_the_ones_named_are_refused_alone(

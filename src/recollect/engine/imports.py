@@ -407,8 +407,9 @@ class _Intake:
             here["user_id"] = self._poster(here["user_id"])
         elif here.get("user_id") or ("user_id" in here and self._target.by):
             here["user_id"] = str(self._user(here["user_id"]))
-        if "label" in here and self._target.by:
-            here["label"] = None  # whether it is taken is not theirs to know
+        if kind == "thread" and here["label"] and not self._may_label(here):
+            here["label"] = None
+            self.report.left_out["labels"] += 1
         for name in ("project_id", "agent_id"):
             if here.get(name):
                 here[name] = self._circle(here[name])
@@ -421,6 +422,14 @@ class _Intake:
         if kind in {"file", "asset", "document"}:
             here["digest"] = "\\x" + here["digest"]
         return here
+
+    def _may_label(self, thread: Row) -> bool:
+        """Whether a thread keeps what another system calls it.
+
+        In a project it would take the label from everybody who is not in that, and whether one is
+        taken is not for those to know who bring something themselves.
+        """
+        return thread["project_id"] is None and self._target.by is None
 
     def _renamed(self, old: str) -> str:
         """The id here. Made of the old one, so that a second run finds what the first kept."""

@@ -21,6 +21,7 @@ from recollect.domain import (
     UserId,
     WorkspaceId,
 )
+from recollect.errors import Conflict
 from recollect.store.pool import Db
 from recollect.store.visible import THREAD_IN_SIGHT, VISIBLE, in_sight_of, visible_to
 
@@ -103,7 +104,8 @@ async def find_or_create_labelled(
         return thread, True
     # Somebody else was first: the insert has waited for their commit.
     found = found or await find_labelled(db, caller, thread.label, now)
-    assert found
+    if found is None:
+        raise Conflict("This conversation was deleted just now. Try again.", is_passing=True)
     return found, False
 
 
