@@ -11,7 +11,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from recollect.domain import Caller, parse_ref
-from recollect.engine import tenants
+from recollect.engine import circles, tenants
+from recollect.engine.circles import Where
 from recollect.engine.core import Engine
 from recollect.engine.erase import (
     Kind,
@@ -365,9 +366,8 @@ async def test_a_project_goes_with_what_is_its_alone(engine: Engine, caller: Cal
             engine, Kind.PROJECT, caller.workspace_id, caller.org_id, project
         )
         assert not is_archived
-        await tenants.archive_project(
-            engine, project, workspace=str(caller.workspace_id), is_over=True
-        )
+        where = Where(str(caller.workspace_id))
+        await circles.archive_project(engine, where, project, is_over=True)
 
         erased = await erase(engine, target, by="test")
 

@@ -26,7 +26,8 @@ from fastapi import FastAPI
 from recollect import domain
 from recollect.domain import AgentId, Caller, ProjectId, Ref, Right, Scope, ThreadId
 from recollect.doors.front import Door
-from recollect.engine import tenants
+from recollect.engine import circles
+from recollect.engine.circles import Where
 from recollect.engine.core import Engine
 from recollect.engine.documents import NewDocument, add_document
 from recollect.engine.erase import Kind, Target, erase
@@ -313,12 +314,10 @@ async def furnished(engine: Engine, server: Server, owner: Caller, mark: str) ->
 
 async def _project_of(engine: Engine, owner: Caller) -> tuple[str, str]:
     """A project of theirs and its agent: what is of the whole workspace is no secret in it."""
-    place = str(owner.workspace_id)
-    project = str(await tenants.create_project(engine, uuid4().hex, workspace=place, by=owner))
-    await tenants.invite_to_project(engine, project, str(owner.user_id), workspace=place, by=owner)
-    agent = await tenants.create_agent(
-        engine, uuid4().hex, workspace=place, project=project, by=owner
-    )
+    where = Where(str(owner.workspace_id), by=owner)
+    project = str(await circles.create_project(engine, where, uuid4().hex))
+    await circles.invite_to_project(engine, where, project, str(owner.user_id))
+    agent = await circles.create_agent(engine, where, uuid4().hex, project=project)
     return project, str(agent)
 
 

@@ -6,7 +6,8 @@ from uuid import uuid4
 import pytest
 
 from recollect.domain import NOWHERE, Caller, Right
-from recollect.engine import tenants
+from recollect.engine import circles, tenants
+from recollect.engine.circles import Where
 from recollect.engine.core import Engine
 from recollect.engine.keys import KeyRing, create_key, rotate_key
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated
@@ -73,28 +74,29 @@ async def test_an_archived_user_or_workspace_opens_nothing(
 
 async def test_names_are_unique_and_sensible(engine: Engine, caller: Caller) -> None:
     org, room = str(caller.org_id), str(caller.workspace_id)
+    inside = Where(room)
     login = uuid4().hex
     await tenants.create_user(engine, login, org=org)
     await tenants.create_workspace(engine, "research", org=org, embedder=None)
-    await tenants.create_project(engine, "apollo", workspace=room)
-    await tenants.create_agent(engine, "scribe", workspace=room, project="apollo")
+    await circles.create_project(engine, inside, "apollo")
+    await circles.create_agent(engine, inside, "scribe", project="apollo")
 
     for again in (
         tenants.create_user(engine, login, org=org),
         tenants.create_workspace(engine, "research", org=org, embedder=None),
         tenants.rename_workspace(engine, room, "research"),
-        tenants.create_project(engine, "apollo", workspace=room),
-        tenants.create_agent(engine, "scribe", workspace=room, project=None),
+        circles.create_project(engine, inside, "apollo"),
+        circles.create_agent(engine, inside, "scribe", project=None),
     ):
         with pytest.raises(Conflict):
             await again
     for name in ("", " ", "x" * 256, "a\nb"):
         with pytest.raises(Invalid):
-            await tenants.create_project(engine, name, workspace=room)
+            await circles.create_project(engine, inside, name)
     for unknown in (
-        tenants.rename_project(engine, "gemini", "apollo 2", workspace=room),
-        tenants.create_agent(engine, "other", workspace=room, project="gemini"),
-        tenants.invite_to_project(engine, "apollo", "nobody", workspace=room),
+        circles.rename_project(engine, inside, "gemini", "apollo 2"),
+        circles.create_agent(engine, inside, "other", project="gemini"),
+        circles.invite_to_project(engine, inside, "apollo", "nobody"),
         tenants.rename_org(engine, uuid4().hex, "x"),
     ):
         with pytest.raises(NotFound):
@@ -102,13 +104,13 @@ async def test_names_are_unique_and_sensible(engine: Engine, caller: Caller) -> 
 
 
 async def test_a_user_of_another_org_is_let_in_nowhere(engine: Engine, caller: Caller) -> None:
-    room = str(caller.workspace_id)
-    await tenants.create_project(engine, "apollo", workspace=room)
+    room, inside = str(caller.workspace_id), Where(str(caller.workspace_id))
+    await circles.create_project(engine, inside, "apollo")
     stranger = uuid4().hex
     await tenants.create_org(engine, uuid4().hex, stranger)
 
     for invited in (
-        tenants.invite_to_project(engine, "apollo", stranger, workspace=room),
+        circles.invite_to_project(engine, inside, "apollo", stranger),
         tenants.invite_to_workspace(engine, room, stranger),
         create_key(engine, workspace=room, user=stranger),
     ):
@@ -119,24 +121,24 @@ async def test_a_user_of_another_org_is_let_in_nowhere(engine: Engine, caller: C
 async def test_members_come_and_go_and_an_archived_project_is_out_of_sight(
     engine: Engine, server: Server, caller: Caller
 ) -> None:
-    room = str(caller.workspace_id)
+    inside = Where(str(caller.workspace_id))
     member = await colleague(engine, caller)
-    project = str(await tenants.create_project(engine, "apollo", workspace=room))
-    await tenants.invite_to_project(engine, "apollo", str(member.user_id), workspace=room)
-    await tenants.invite_to_project(engine, "apollo", str(caller.user_id), workspace=room)
+    project = str(await circles.create_project(engine, inside, "apollo"))
+    await circles.invite_to_project(engine, inside, "apollo", str(member.user_id))
+    await circles.invite_to_project(engine, inside, "apollo", str(caller.user_id))
     async with client_of(engine, server, member) as http:
         await kept(http, "the plan", scope="project", projectId=project)
         assert await values(http) == ["the plan"]
 
-        await tenants.archive_project(engine, "apollo", workspace=room, is_over=True)
+        await circles.archive_project(engine, inside, "apollo", is_over=True)
         assert await values(http) == []
 
-        await tenants.archive_project(engine, "apollo", workspace=room, is_over=False)
+        await circles.archive_project(engine, inside, "apollo", is_over=False)
         assert await values(http) == ["the plan"]
 
-        await tenants.remove_from_project(engine, "apollo", str(member.user_id), workspace=room)
+        await circles.remove_from_project(engine, inside, "apollo", str(member.user_id))
         assert await values(http) == []
-    [(found, members)] = await tenants.list_projects(engine, room)
+    [(found, members)] = await circles.list_projects(engine, inside)
     assert (found.name, members) == ("apollo", [caller.user_id])
 
 

@@ -4,7 +4,8 @@ import argparse
 
 from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, state, table
-from recollect.engine import tenants
+from recollect.engine import circles
+from recollect.engine.circles import Where
 from recollect.engine.core import Engine
 from recollect.engine.erase import Erased, Kind
 
@@ -34,39 +35,36 @@ def add(commands: Commands) -> None:
 async def _list(engine: Engine, asked: argparse.Namespace) -> str:
     rows = [
         (each.id, each.name, each.project_id or "-", state(each.archived_at))
-        for each in await tenants.list_agents(engine, asked.workspace)
+        for each in await circles.list_agents(engine, _where(asked))
     ]
     return table(("ID", "NAME", "PROJECT", "STATE"), rows)
 
 
 async def _create(engine: Engine, asked: argparse.Namespace) -> str:
-    made = await tenants.create_agent(
-        engine, asked.name, workspace=asked.workspace, project=asked.project
-    )
-    return str(made)
+    where = _where(asked)
+    return str(await circles.create_agent(engine, where, asked.name, project=asked.project))
 
 
 async def _rename(engine: Engine, asked: argparse.Namespace) -> str:
-    await tenants.rename_agent(engine, asked.agent, asked.name, workspace=asked.workspace)
+    await circles.rename_agent(engine, _where(asked), asked.agent, asked.name)
     return "renamed"
 
 
 async def _archive(engine: Engine, asked: argparse.Namespace) -> str:
-    await tenants.archive_agent(engine, asked.agent, workspace=asked.workspace, is_over=True)
+    await circles.archive_agent(engine, _where(asked), asked.agent, is_over=True)
     return "archived"
 
 
 async def _restore(engine: Engine, asked: argparse.Namespace) -> str:
-    await tenants.archive_agent(engine, asked.agent, workspace=asked.workspace, is_over=False)
+    await circles.archive_agent(engine, _where(asked), asked.agent, is_over=False)
     return "restored"
 
 
 async def _delete(engine: Engine, asked: argparse.Namespace, is_dry: bool) -> Erased:  # noqa: FBT001 - as `Verbs` hands it on
-    return await tenants.delete_circle(
-        engine,
-        Kind.AGENT,
-        asked.agent,
-        workspace=asked.workspace,
-        by="operator",
-        is_dry=is_dry,
+    return await circles.delete_circle(
+        engine, _where(asked), Kind.AGENT, asked.agent, is_dry=is_dry
     )
+
+
+def _where(asked: argparse.Namespace) -> Where:
+    return Where(asked.workspace)

@@ -4,7 +4,8 @@ import argparse
 
 from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, state, table
-from recollect.engine import tenants
+from recollect.engine import circles
+from recollect.engine.circles import Where
 from recollect.engine.core import Engine
 from recollect.engine.erase import Erased, Kind
 
@@ -34,46 +35,45 @@ def add(commands: Commands) -> None:
 async def _list(engine: Engine, asked: argparse.Namespace) -> str:
     rows = [
         (each.id, each.name, state(each.archived_at), ", ".join(str(one) for one in members))
-        for each, members in await tenants.list_projects(engine, asked.workspace)
+        for each, members in await circles.list_projects(engine, _where(asked))
     ]
     return table(("ID", "NAME", "STATE", "MEMBERS"), rows)
 
 
 async def _create(engine: Engine, asked: argparse.Namespace) -> str:
-    return str(await tenants.create_project(engine, asked.name, workspace=asked.workspace))
+    return str(await circles.create_project(engine, _where(asked), asked.name))
 
 
 async def _rename(engine: Engine, asked: argparse.Namespace) -> str:
-    await tenants.rename_project(engine, asked.project, asked.name, workspace=asked.workspace)
+    await circles.rename_project(engine, _where(asked), asked.project, asked.name)
     return "renamed"
 
 
 async def _archive(engine: Engine, asked: argparse.Namespace) -> str:
-    await tenants.archive_project(engine, asked.project, workspace=asked.workspace, is_over=True)
+    await circles.archive_project(engine, _where(asked), asked.project, is_over=True)
     return "archived"
 
 
 async def _restore(engine: Engine, asked: argparse.Namespace) -> str:
-    await tenants.archive_project(engine, asked.project, workspace=asked.workspace, is_over=False)
+    await circles.archive_project(engine, _where(asked), asked.project, is_over=False)
     return "restored"
 
 
 async def _invite(engine: Engine, asked: argparse.Namespace) -> str:
-    await tenants.invite_to_project(engine, asked.project, asked.user, workspace=asked.workspace)
+    await circles.invite_to_project(engine, _where(asked), asked.project, asked.user)
     return "invited"
 
 
 async def _remove(engine: Engine, asked: argparse.Namespace) -> str:
-    await tenants.remove_from_project(engine, asked.project, asked.user, workspace=asked.workspace)
+    await circles.remove_from_project(engine, _where(asked), asked.project, asked.user)
     return "removed"
 
 
 async def _delete(engine: Engine, asked: argparse.Namespace, is_dry: bool) -> Erased:  # noqa: FBT001 - as `Verbs` hands it on
-    return await tenants.delete_circle(
-        engine,
-        Kind.PROJECT,
-        asked.project,
-        workspace=asked.workspace,
-        by="operator",
-        is_dry=is_dry,
+    return await circles.delete_circle(
+        engine, _where(asked), Kind.PROJECT, asked.project, is_dry=is_dry
     )
+
+
+def _where(asked: argparse.Namespace) -> Where:
+    return Where(asked.workspace)

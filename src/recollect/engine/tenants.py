@@ -1,42 +1,25 @@
-"""Who there is, arranged by whoever runs the house: orgs, users, workspaces, projects, agents.
+"""Who there is, arranged by whoever runs the house: orgs, users and workspaces.
 
 Things are named by id or by name; inside an org or a workspace, which are the default ones unless
-said otherwise. `within` is the org that an administrator may not look beyond, `by` who does it, for
-the audit; None is for whoever runs the house. What is put away is kept and opens nothing; it can be
-brought back, or deleted for good with everything in it.
+said otherwise. `within` is the org that an administrator may not look beyond; None is for whoever
+runs the house. What is put away is kept and opens nothing; it can be brought back, or deleted for
+good with everything in it. What is inside a workspace is arranged in `circles`.
 """
 
 import asyncio
 import secrets
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
-from recollect.domain import AgentId, Caller, OrgId, ProjectId, UserId, WorkspaceId
+from recollect.domain import OrgId, UserId, WorkspaceId
 from recollect.engine.core import Engine
-from recollect.engine.erase import (
-    Erased,
-    Kind,
-    Target,
-    erase,
-    target_circle,
-    target_org,
-    target_user,
-)
+from recollect.engine.erase import Erased, Kind, Target, erase, target_org, target_user
 from recollect.engine.keys import check_password, hash_password
-from recollect.engine.named import (
-    agent_named,
-    org_named,
-    project_named,
-    user_named,
-    workspace_named,
-)
+from recollect.engine.named import org_named, user_named, workspace_named
 from recollect.errors import Conflict, Invalid, NotFound
-from recollect.store import events, identity, projects, sign_ins
+from recollect.store import identity, sign_ins
 from recollect.store.identity import Org, User, Workspace
 from recollect.store.pool import Db
-from recollect.store.projects import Agent, Project
 
 MOST_CHARACTERS = 255
 
@@ -54,6 +37,12 @@ def check_name(name: str) -> None:
     """Raise `Invalid` for a name that nobody can read or type."""
     if not name.strip() or len(name) > MOST_CHARACTERS or not name.isprintable():
         raise Invalid(f"A name has 1 to {MOST_CHARACTERS} printable characters.", field="name")
+
+
+def check_archived(archived_at: datetime | None, thing: str) -> None:
+    """Raise `Conflict` where something is to be deleted that is still in use."""
+    if archived_at is None:
+        raise Conflict(f"Archive the {thing} first. What is deleted cannot be brought back.")
 
 
 async def list_orgs(engine: Engine, within: OrgId | None = None) -> list[Org]:
@@ -102,7 +91,7 @@ async def delete_org(
     """Remove an archived org for good, with its users and everything they ever said."""
     async with engine.pool.everywhere() as db:
         org = await org_named(db, wanted, within)
-    _check_archived(org.archived_at, "org")
+    check_archived(org.archived_at, "org")
     return await erase(engine, await target_org(engine, org.id), by=by, is_dry=is_dry)
 
 
@@ -181,7 +170,7 @@ async def delete_user(
     """Remove an archived user for good, with everything they ever said."""
     async with engine.pool.everywhere() as db:
         user = await user_named(db, wanted, within)
-    _check_archived(user.archived_at, "user")
+    check_archived(user.archived_at, "user")
     target = await target_user(engine, str(user.id), user.org_id)
     return await erase(engine, target, by=by, is_dry=is_dry)
 
@@ -248,7 +237,7 @@ async def delete_workspace(
     """Remove an archived workspace for good, with everything in it."""
     async with engine.pool.everywhere() as db:
         found = await workspace_named(db, wanted, within)
-    _check_archived(found.archived_at, "workspace")
+    check_archived(found.archived_at, "workspace")
     target = Target(Kind.WORKSPACE, found.org_id, [found.id], id=found.id)
     return await erase(engine, target, by=by, is_dry=is_dry)
 
@@ -289,224 +278,6 @@ async def workspace_members(
         return await identity.workspace_members(db, found.id)
 
 
-async def list_projects(
-    engine: Engine, workspace: str | None, within: OrgId | None = None
-) -> list[tuple[Project, list[UserId]]]:
-    """The projects of a workspace, each with its members."""
-    found = await find_workspace(engine, workspace, within)
-    async with engine.pool.reading(found.id) as db:
-        return [
-            (each, await projects.members(db, found.id, each.id))
-            for each in await projects.projects(db, found.id)
-        ]
-
-
-async def find_project(
-    engine: Engine, wanted: str, *, workspace: str | None, within: OrgId | None = None
-) -> tuple[Project, list[UserId]]:
-    """A project by name or id, with its members."""
-    found = await find_workspace(engine, workspace, within)
-    async with engine.pool.reading(found.id) as db:
-        project = await project_named(db, found.id, wanted)
-        return project, await projects.members(db, found.id, project.id)
-
-
-async def create_project(
-    engine: Engine,
-    name: str,
-    *,
-    workspace: str | None,
-    within: OrgId | None = None,
-    by: Caller | None = None,
-) -> ProjectId:
-    """A project of a workspace, with nobody in it."""
-    check_name(name)
-    found = await find_workspace(engine, workspace, within)
-    async with _writing(engine, found.id, by) as db:
-        made = await projects.add_project(db, found.id, name, engine.now())
-        if made is None:
-            raise Conflict("The workspace has a project of that name.")
-        await _note(engine, db, found.id, by, "project.created", project=made)
-    return made
-
-
-async def rename_project(
-    engine: Engine,
-    wanted: str,
-    name: str,
-    *,
-    workspace: str | None,
-    within: OrgId | None = None,
-    by: Caller | None = None,
-) -> None:
-    """Give a project another name."""
-    check_name(name)
-    found = await find_workspace(engine, workspace, within)
-    async with _writing(engine, found.id, by) as db:
-        project = await project_named(db, found.id, wanted)
-        if await projects.projects_named(db, found.id, name):
-            raise Conflict("The workspace has a project of that name.")
-        await projects.rename_project(db, found.id, project.id, name)
-        await _note(engine, db, found.id, by, "project.renamed", project=project.id)
-
-
-async def archive_project(
-    engine: Engine,
-    wanted: str,
-    *,
-    workspace: str | None,
-    is_over: bool,
-    within: OrgId | None = None,
-    by: Caller | None = None,
-) -> None:
-    """Put a project away with all it knows, or bring it back."""
-    found = await find_workspace(engine, workspace, within)
-    async with _writing(engine, found.id, by) as db:
-        project = await project_named(db, found.id, wanted)
-        at = engine.now() if is_over else None
-        await projects.archive_project(db, found.id, project.id, at)
-        action = "project.archived" if is_over else "project.restored"
-        await _note(engine, db, found.id, by, action, project=project.id)
-
-
-async def invite_to_project(
-    engine: Engine,
-    wanted: str,
-    user: str,
-    *,
-    workspace: str | None,
-    within: OrgId | None = None,
-    by: Caller | None = None,
-) -> None:
-    """Let a user of the org into a project."""
-    found = await find_workspace(engine, workspace, within)
-    guest = await _user_of(engine, found.org_id, user)
-    async with _writing(engine, found.id, by) as db:
-        project = await project_named(db, found.id, wanted)
-        await projects.add_member(db, found.id, project.id, guest.id, engine.now())
-        await _note(engine, db, found.id, by, "project.joined", project=project.id, user=guest.id)
-
-
-async def remove_from_project(
-    engine: Engine,
-    wanted: str,
-    user: str,
-    *,
-    workspace: str | None,
-    within: OrgId | None = None,
-    by: Caller | None = None,
-) -> None:
-    """Put a user out of a project; they see nothing more of it from that moment."""
-    found = await find_workspace(engine, workspace, within)
-    guest = await _user_of(engine, found.org_id, user)
-    async with _writing(engine, found.id, by) as db:
-        project = await project_named(db, found.id, wanted)
-        if not await projects.remove_member(db, found.id, project.id, guest.id):
-            raise NotFound("member")
-        await _note(engine, db, found.id, by, "project.left", project=project.id, user=guest.id)
-
-
-async def list_agents(
-    engine: Engine, workspace: str | None, within: OrgId | None = None
-) -> list[Agent]:
-    """The agents of a workspace."""
-    found = await find_workspace(engine, workspace, within)
-    async with engine.pool.reading(found.id) as db:
-        return await projects.agents(db, found.id)
-
-
-async def find_agent(
-    engine: Engine, wanted: str, *, workspace: str | None, within: OrgId | None = None
-) -> Agent:
-    """An agent by name or id."""
-    found = await find_workspace(engine, workspace, within)
-    async with engine.pool.reading(found.id) as db:
-        return await agent_named(db, found.id, wanted)
-
-
-async def create_agent(
-    engine: Engine,
-    name: str,
-    *,
-    workspace: str | None,
-    project: str | None,
-    within: OrgId | None = None,
-    by: Caller | None = None,
-) -> AgentId:
-    """An agent of a workspace, or of a project in it."""
-    check_name(name)
-    found = await find_workspace(engine, workspace, within)
-    async with _writing(engine, found.id, by) as db:
-        owner = None
-        if project:
-            owner = (await project_named(db, found.id, project)).id
-        made = await projects.add_agent(db, found.id, name, project_id=owner, now=engine.now())
-        if made is None:
-            raise Conflict("The workspace has an agent of that name.")
-        await _note(engine, db, found.id, by, "agent.created", agent=made)
-    return made
-
-
-async def rename_agent(
-    engine: Engine,
-    wanted: str,
-    name: str,
-    *,
-    workspace: str | None,
-    within: OrgId | None = None,
-    by: Caller | None = None,
-) -> None:
-    """Give an agent another name."""
-    check_name(name)
-    found = await find_workspace(engine, workspace, within)
-    async with _writing(engine, found.id, by) as db:
-        agent = await agent_named(db, found.id, wanted)
-        if await projects.agents_named(db, found.id, name):
-            raise Conflict("The workspace has an agent of that name.")
-        await projects.rename_agent(db, found.id, agent.id, name)
-        await _note(engine, db, found.id, by, "agent.renamed", agent=agent.id)
-
-
-async def archive_agent(
-    engine: Engine,
-    wanted: str,
-    *,
-    workspace: str | None,
-    is_over: bool,
-    within: OrgId | None = None,
-    by: Caller | None = None,
-) -> None:
-    """Put an agent away, or bring it back."""
-    found = await find_workspace(engine, workspace, within)
-    async with _writing(engine, found.id, by) as db:
-        agent = await agent_named(db, found.id, wanted)
-        await projects.archive_agent(db, found.id, agent.id, engine.now() if is_over else None)
-        action = "agent.archived" if is_over else "agent.restored"
-        await _note(engine, db, found.id, by, action, agent=agent.id)
-
-
-async def delete_circle(
-    engine: Engine,
-    kind: Kind,
-    wanted: str,
-    *,
-    workspace: str | None,
-    by: str,
-    is_dry: bool = False,
-    within: OrgId | None = None,
-) -> Erased:
-    """Remove an archived project or agent for good, with what only it knew."""
-    found = await find_workspace(engine, workspace, within)
-    target, is_archived = await target_circle(engine, kind, found.id, found.org_id, wanted)
-    _check_archived(engine.now() if is_archived else None, kind)
-    return await erase(engine, target, by=by, is_dry=is_dry)
-
-
-def _check_archived(archived_at: datetime | None, thing: str) -> None:
-    if archived_at is None:
-        raise Conflict(f"Archive the {thing} first. What is deleted cannot be brought back.")
-
-
 async def _add_user(
     db: Db, org_id: OrgId, login: str, *, is_admin: bool, password: str | None = None
 ) -> NewUser:
@@ -519,33 +290,3 @@ async def _add_user(
         db, org_id, login, password_hash=password_hash, is_admin=is_admin
     )
     return NewUser(user_id, login, password)
-
-
-async def _user_of(engine: Engine, org_id: OrgId, wanted: str) -> User:
-    async with engine.pool.everywhere() as db:
-        return await user_named(db, wanted, org_id)
-
-
-def _writing(
-    engine: Engine, workspace_id: WorkspaceId, by: Caller | None
-) -> AbstractAsyncContextManager[Db]:
-    """Whoever is named in what is written cannot be erased until it is."""
-    if by:
-        return engine.pool.writing_as(workspace_id, by.user_id)
-    return engine.pool.writing(workspace_id)
-
-
-async def _note(
-    engine: Engine, db: Db, workspace_id: WorkspaceId, by: Caller | None, action: str, **ids: UUID
-) -> None:
-    """Write down who did it. Shown to them alone: which projects there are is their members'."""
-    await events.record(
-        db,
-        workspace_id,
-        action,
-        actor=by.label if by else "operator",
-        user_id=by.user_id if by else None,
-        details={name: str(value) for name, value in ids.items()},
-        at=engine.now(),
-        is_private=True,
-    )

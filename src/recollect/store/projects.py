@@ -61,6 +61,13 @@ _PROJECTS = f"""
 """
 
 
+async def projects(db: Db, workspace_id: WorkspaceId) -> list[Project]:
+    """Every project of a workspace, archived ones too, oldest first."""
+    async with db.cursor(row_factory=class_row(Project)) as cursor:
+        await cursor.execute(_PROJECTS, {"workspace_id": workspace_id})
+        return await cursor.fetchall()
+
+
 _PROJECTS_NAMED = f"""
     SELECT {_PROJECT_COLUMNS} FROM project
     WHERE workspace_id = %(workspace_id)s AND (id = %(id)s OR name = %(wanted)s)
@@ -72,13 +79,6 @@ async def projects_named(db: Db, workspace_id: WorkspaceId, wanted: str) -> list
     """The project of that id or name, archived or not; of several, the first two."""
     async with db.cursor(row_factory=class_row(Project)) as cursor:
         await cursor.execute(_PROJECTS_NAMED, named(wanted) | {"workspace_id": workspace_id})
-        return await cursor.fetchall()
-
-
-async def projects(db: Db, workspace_id: WorkspaceId) -> list[Project]:
-    """Every project of a workspace, archived ones too, oldest first."""
-    async with db.cursor(row_factory=class_row(Project)) as cursor:
-        await cursor.execute(_PROJECTS, {"workspace_id": workspace_id})
         return await cursor.fetchall()
 
 
@@ -203,6 +203,13 @@ _AGENTS = f"""
 """
 
 
+async def agents(db: Db, workspace_id: WorkspaceId) -> list[Agent]:
+    """Every agent of a workspace, archived ones too, oldest first."""
+    async with db.cursor(row_factory=class_row(Agent)) as cursor:
+        await cursor.execute(_AGENTS, {"workspace_id": workspace_id})
+        return await cursor.fetchall()
+
+
 _AGENTS_NAMED = f"""
     SELECT {_AGENT_COLUMNS} FROM agent
     WHERE workspace_id = %(workspace_id)s AND (id = %(id)s OR name = %(wanted)s)
@@ -214,13 +221,6 @@ async def agents_named(db: Db, workspace_id: WorkspaceId, wanted: str) -> list[A
     """The agent of that id or name, archived or not; of several, the first two."""
     async with db.cursor(row_factory=class_row(Agent)) as cursor:
         await cursor.execute(_AGENTS_NAMED, named(wanted) | {"workspace_id": workspace_id})
-        return await cursor.fetchall()
-
-
-async def agents(db: Db, workspace_id: WorkspaceId) -> list[Agent]:
-    """Every agent of a workspace, archived ones too, oldest first."""
-    async with db.cursor(row_factory=class_row(Agent)) as cursor:
-        await cursor.execute(_AGENTS, {"workspace_id": workspace_id})
         return await cursor.fetchall()
 
 

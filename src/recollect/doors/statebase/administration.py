@@ -15,9 +15,10 @@ from recollect.doors.front import Door, key_or_bearer
 from recollect.doors.furnish import KEY_OR_BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.statebase import administration_wire as wire
 from recollect.doors.statebase.errors import ErrorObject, answer
-from recollect.engine import administration, tenants
+from recollect.engine import administration, circles, tenants
 from recollect.engine import erase as erasing
 from recollect.engine.administration import Admin, administer, note
+from recollect.engine.circles import Where
 from recollect.engine.core import Engine
 from recollect.engine.erase import Kind, Target
 from recollect.errors import Denied
@@ -274,7 +275,7 @@ async def remove_from_workspace(
 @router.get("/v1/admin/projects")
 async def list_projects(engine: EngineOf, admin: AdminOf, asked: InsideOf) -> wire.ProjectList:
     """List the projects of a workspace with their members."""
-    found = await tenants.list_projects(engine, asked.workspace or admin.workspace, admin.org_id)
+    found = await circles.list_projects(engine, _where(admin, asked))
     return wire.ProjectList(data=[wire.from_project(each, members) for each, members in found])
 
 
@@ -283,11 +284,9 @@ async def create_project(
     engine: EngineOf, admin: AdminOf, asked: InsideOf, body: wire.NewProject
 ) -> wire.ProjectObject:
     """Make a project, with nobody in it."""
-    place = asked.workspace or admin.workspace
-    made = await tenants.create_project(
-        engine, body.name, workspace=place, within=admin.org_id, by=admin.caller
-    )
-    return await _project(engine, admin, place, str(made))
+    where = _where(admin, asked)
+    made = await circles.create_project(engine, where, body.name)
+    return await _project(engine, where, str(made))
 
 
 @router.patch("/v1/admin/projects/{project}")
@@ -295,23 +294,14 @@ async def change_project(
     engine: EngineOf, admin: AdminOf, project: str, asked: InsideOf, body: wire.Change
 ) -> wire.ProjectObject:
     """Rename a project, archive it with all it knows, or bring it back."""
-    place = asked.workspace or admin.workspace
-    found = await _project(engine, admin, place, project)
+    where = _where(admin, asked)
+    found = await _project(engine, where, project)
     wanted = str(found.id)
     if body.archived is not None:
-        await tenants.archive_project(
-            engine,
-            wanted,
-            workspace=place,
-            is_over=body.archived,
-            within=admin.org_id,
-            by=admin.caller,
-        )
+        await circles.archive_project(engine, where, wanted, is_over=body.archived)
     if body.name is not None and body.name != found.name:
-        await tenants.rename_project(
-            engine, wanted, body.name, workspace=place, within=admin.org_id, by=admin.caller
-        )
-    return await _project(engine, admin, place, wanted)
+        await circles.rename_project(engine, where, wanted, body.name)
+    return await _project(engine, where, wanted)
 
 
 @router.delete("/v1/admin/projects/{project}")
@@ -327,11 +317,9 @@ async def invite_to_project(
     engine: EngineOf, admin: AdminOf, project: str, user: str, asked: InsideOf
 ) -> wire.ProjectObject:
     """Let a user of the org in; whoever is in it stays."""
-    place = asked.workspace or admin.workspace
-    await tenants.invite_to_project(
-        engine, project, user, workspace=place, within=admin.org_id, by=admin.caller
-    )
-    return await _project(engine, admin, place, project)
+    where = _where(admin, asked)
+    await circles.invite_to_project(engine, where, project, user)
+    return await _project(engine, where, project)
 
 
 @router.delete("/v1/admin/projects/{project}/members/{user}")
@@ -339,15 +327,13 @@ async def remove_from_project(
     engine: EngineOf, admin: AdminOf, project: str, user: str, asked: InsideOf
 ) -> wire.ProjectObject:
     """Put a user out; they see nothing more of it from that moment."""
-    place = asked.workspace or admin.workspace
-    await tenants.remove_from_project(
-        engine, project, user, workspace=place, within=admin.org_id, by=admin.caller
-    )
-    return await _project(engine, admin, place, project)
+    where = _where(admin, asked)
+    await circles.remove_from_project(engine, where, project, user)
+    return await _project(engine, where, project)
 
 
-async def _project(engine: Engine, admin: Admin, place: str, wanted: str) -> wire.ProjectObject:
-    found = await tenants.find_project(engine, wanted, workspace=place, within=admin.org_id)
+async def _project(engine: Engine, where: Where, wanted: str) -> wire.ProjectObject:
+    found = await circles.find_project(engine, where, wanted)
     return wire.from_project(*found)
 
 
@@ -357,7 +343,7 @@ async def _project(engine: Engine, admin: Admin, place: str, wanted: str) -> wir
 @router.get("/v1/admin/agents")
 async def list_agents(engine: EngineOf, admin: AdminOf, asked: InsideOf) -> wire.AgentList:
     """List the agents of a workspace."""
-    found = await tenants.list_agents(engine, asked.workspace or admin.workspace, admin.org_id)
+    found = await circles.list_agents(engine, _where(admin, asked))
     return wire.AgentList(data=[wire.from_agent(each) for each in found])
 
 
@@ -366,16 +352,9 @@ async def create_agent(
     engine: EngineOf, admin: AdminOf, asked: InsideOf, body: wire.NewAgent
 ) -> wire.AgentObject:
     """Make an agent known, to the workspace or to a project in it."""
-    place = asked.workspace or admin.workspace
-    made = await tenants.create_agent(
-        engine,
-        body.name,
-        workspace=place,
-        project=body.project,
-        within=admin.org_id,
-        by=admin.caller,
-    )
-    return await _agent(engine, admin, place, str(made))
+    where = _where(admin, asked)
+    made = await circles.create_agent(engine, where, body.name, project=body.project)
+    return await _agent(engine, where, str(made))
 
 
 @router.patch("/v1/admin/agents/{agent}")
@@ -383,23 +362,14 @@ async def change_agent(
     engine: EngineOf, admin: AdminOf, agent: str, asked: InsideOf, body: wire.Change
 ) -> wire.AgentObject:
     """Rename an agent, archive it, or bring it back."""
-    place = asked.workspace or admin.workspace
-    found = await _agent(engine, admin, place, agent)
+    where = _where(admin, asked)
+    found = await _agent(engine, where, agent)
     wanted = str(found.id)
     if body.archived is not None:
-        await tenants.archive_agent(
-            engine,
-            wanted,
-            workspace=place,
-            is_over=body.archived,
-            within=admin.org_id,
-            by=admin.caller,
-        )
+        await circles.archive_agent(engine, where, wanted, is_over=body.archived)
     if body.name is not None and body.name != found.name:
-        await tenants.rename_agent(
-            engine, wanted, body.name, workspace=place, within=admin.org_id, by=admin.caller
-        )
-    return await _agent(engine, admin, place, wanted)
+        await circles.rename_agent(engine, where, wanted, body.name)
+    return await _agent(engine, where, wanted)
 
 
 @router.delete("/v1/admin/agents/{agent}")
@@ -410,24 +380,22 @@ async def delete_agent(
     return await _delete_circle(engine, admin, Kind.AGENT, agent, asked)
 
 
-async def _agent(engine: Engine, admin: Admin, place: str, wanted: str) -> wire.AgentObject:
-    found = await tenants.find_agent(engine, wanted, workspace=place, within=admin.org_id)
+async def _agent(engine: Engine, where: Where, wanted: str) -> wire.AgentObject:
+    found = await circles.find_agent(engine, where, wanted)
     return wire.from_agent(found)
 
 
 async def _delete_circle(
     engine: Engine, admin: Admin, kind: Kind, wanted: str, asked: wire.RemovalInside
 ) -> wire.ErasureObject:
-    done = await tenants.delete_circle(
-        engine,
-        kind,
-        wanted,
-        workspace=asked.workspace or admin.workspace,
-        by=admin.caller.label,
-        is_dry=asked.dry_run,
-        within=admin.org_id,
+    where = _where(admin, asked)
+    return wire.from_erased(
+        await circles.delete_circle(engine, where, kind, wanted, is_dry=asked.dry_run)
     )
-    return wire.from_erased(done)
+
+
+def _where(admin: Admin, asked: wire.Inside) -> Where:
+    return Where(asked.workspace or admin.workspace, admin.org_id, admin.caller)
 
 
 # Erasing.

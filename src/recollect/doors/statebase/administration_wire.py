@@ -10,8 +10,9 @@ from recollect.domain import Right
 from recollect.doors.values import Body, Label, Parameters, Time, iso
 from recollect.engine.administration import KeyRecord, MakeKey
 from recollect.engine.administration import NewKey as MadeKey
+from recollect.engine.circles import Agent, Project
 from recollect.engine.erase import Erased, Kind, Verified
-from recollect.engine.tenants import Agent, NewUser, Org, Project, User, Workspace
+from recollect.engine.tenants import NewUser, Org, User, Workspace
 from recollect.errors import Invalid
 
 
