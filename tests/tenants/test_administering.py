@@ -1,5 +1,6 @@
 """Whoever runs the house arranges who there is."""
 
+import asyncio
 from datetime import timedelta
 from uuid import uuid4
 
@@ -12,8 +13,10 @@ from recollect.engine.core import Engine
 from recollect.engine.keys import KeyRing, create_key, rotate_key
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated
 from recollect.server import Server
+from recollect.store import identity
 from tests.support.alumia import client_of, colleague, kept, values
 from tests.support.clock import Clock
+from tests.support.house import until_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +104,22 @@ async def test_names_are_unique_and_sensible(engine: Engine, caller: Caller) -> 
     ):
         with pytest.raises(NotFound):
             await unknown
+
+
+async def test_two_who_name_a_workspace_at_once_do_not_both_get_the_name(
+    engine: Engine, caller: Caller
+) -> None:
+    async with engine.pool.everywhere() as db:
+        # What a member does on the page, not yet committed.
+        assert not await identity.is_name_taken(db, caller.org_id, "research")
+        operator = asyncio.create_task(
+            tenants.create_workspace(engine, "research", org=str(caller.org_id), embedder=None)
+        )
+        await until_blocked(engine)
+        await identity.add_workspace(db, caller.org_id, "research")
+
+    with pytest.raises(Conflict):
+        await operator
 
 
 async def test_a_user_of_another_org_is_let_in_nowhere(engine: Engine, caller: Caller) -> None:

@@ -193,8 +193,7 @@ async def create_workspace(
     check_name(name)
     async with engine.pool.everywhere() as db:
         owner = await org_named(db, org, within)
-        await identity.hold_names(db)
-        if any(each.name == name for each in await identity.workspaces(db, owner.id)):
+        if await identity.is_name_taken(db, owner.id, name):
             raise Conflict("The org has a workspace of that name.")
         return await identity.add_workspace(db, owner.id, name, embedder=embedder)
 
@@ -206,8 +205,7 @@ async def rename_workspace(
     check_name(name)
     async with engine.pool.everywhere() as db:
         found = await workspace_named(db, wanted, within)
-        await identity.hold_names(db)
-        if any(each.name == name for each in await identity.workspaces(db, found.org_id)):
+        if await identity.is_name_taken(db, found.org_id, name, besides=found.id):
             raise Conflict("The org has a workspace of that name.")
         await identity.rename_workspace(db, found.id, name)
 

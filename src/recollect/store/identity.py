@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from psycopg.rows import class_row
 
-from recollect.domain import KeyId, OrgId, Right, UserId, WorkspaceId, parse_ref
+from recollect.domain import NOWHERE, KeyId, OrgId, Right, UserId, WorkspaceId, parse_ref
 from recollect.store.pool import Db
 
 # Tells every process at once that a key was revoked or changed.
@@ -378,7 +378,7 @@ async def org_name(db: Db, org_id: OrgId) -> str:
     return row[0] if row else ""
 
 
-async def is_name_taken(db: Db, org_id: OrgId, name: str, *, besides: UUID) -> bool:
+async def is_name_taken(db: Db, org_id: OrgId, name: str, *, besides: UUID = NOWHERE) -> bool:
     """Whether another workspace of the org has the name; nobody else takes it meanwhile."""
     await db.execute(_LOCK_NAMES, {"org_id": org_id})
     values = {"org_id": org_id, "name": name, "besides": besides}
@@ -538,21 +538,14 @@ async def users(db: Db, org_id: OrgId) -> list[User]:
         return await cursor.fetchall()
 
 
-# Two that give the same name at the same instant would each find it free.
-_HOLD_NAMES = "SELECT pg_advisory_xact_lock(7245018846216)"
-
-
-async def hold_names(db: Db) -> None:
-    """Let nobody else give a login or a workspace its name until the transaction ends."""
-    await db.execute(_HOLD_NAMES)
-
-
+# Two that give the same login at the same instant would each find it free.
+_HOLD_LOGINS = "SELECT pg_advisory_xact_lock(7245018846216)"
 _LOGIN_TAKEN = "SELECT EXISTS (SELECT FROM app_user WHERE login = %(login)s)"
 
 
 async def is_login_taken(db: Db, login: str) -> bool:
     """Whether somebody, of whichever org, has this login; holds the answer to the end."""
-    await hold_names(db)
+    await db.execute(_HOLD_LOGINS)
     row = await (await db.execute(_LOGIN_TAKEN, {"login": login})).fetchone()
     return bool(row and row[0])
 
