@@ -118,15 +118,16 @@ def _postings(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
     length = row.terms.total()
     for term, frequency in row.terms.items():
-        yield m.workspace_id, term, m.id, frequency, length
+        yield m.workspace_id, term, m.workspace_id, m.id, frequency, length
 
 
 def _terms(row: _Row) -> Iterable[Sequence[Any]]:
-    yield row.memory.workspace_id, row.memory.id, list(row.terms), row.terms.total()
+    m = row.memory
+    yield m.workspace_id, m.id, m.workspace_id, list(row.terms), row.terms.total()
 
 
 def _tally(row: _Row) -> Iterable[Sequence[Any]]:
-    yield row.memory.workspace_id, 1, row.terms.total()
+    yield row.memory.workspace_id, row.memory.workspace_id, 1, row.terms.total()
 
 
 def _event(row: _Row) -> Iterable[Sequence[Any]]:
@@ -153,9 +154,12 @@ _TABLES = {
         ),
         _vector,
     ),
-    "memory_word": (("workspace_id", "term", "memory_id", "frequency", "length"), _postings),
-    "memory_terms": (("workspace_id", "memory_id", "terms", "length"), _terms),
-    "word_tally": (("workspace_id", "documents", "length"), _tally),
+    "memory_word": (
+        ("workspace_id", "term", "place", "memory_id", "frequency", "length"),
+        _postings,
+    ),
+    "memory_terms": (("workspace_id", "memory_id", "place", "terms", "length"), _terms),
+    "word_tally": (("workspace_id", "place", "documents", "length"), _tally),
     "event": (
         ("workspace_id", "id", "action", "actor", "user_id", "details", "at"),
         _event,

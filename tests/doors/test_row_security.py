@@ -241,7 +241,8 @@ async def test_S44_without_a_workspace_nothing_can_be_written(
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
         with pytest.raises(InsufficientPrivilege, match="row-level security"):
             await db.execute(
-                "INSERT INTO word_tally (workspace_id, documents, length) VALUES (%s, 1, 1)", [ours]
+                "INSERT INTO word_tally (workspace_id, place, documents, length) VALUES (%s, %s, 1, 1)",
+                [ours, ours],
             )
 
 

@@ -36,9 +36,6 @@ pytestmark = pytest.mark.anyio
 PASSING = {"x-request-id", "content-length", "x-statebase-latency"}
 # Of the workspace as a whole, and told to everybody in it: which work waits there, without whose.
 OF_THE_WORKSPACE = {"dashboard: GET /chat/api/jobs (as it is)"}
-# How rare a word is, is counted in the whole workspace, and with it how good an answer is: within one
-# workspace scores and the order they make are left out. SECURITY.md says so.
-OF_WORDS = {"score", "relevance_score", "rank", "why"}
 
 
 def shown(answer: httpx2.Response) -> tuple[str, str]:
@@ -50,16 +47,6 @@ def shown(answer: httpx2.Response) -> tuple[str, str]:
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         files = {name: archive.read(name).decode() for name in archive.namelist()}
     return head, "\n".join([*files, *files.values()])
-
-
-def unranked(value: Any) -> Any:
-    """A body without its order and scores; of a text, its lines."""
-    if isinstance(value, list):
-        return sorted((unranked(each) for each in value), key=json.dumps)  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, dict):
-        names = value.keys() - OF_WORDS  # pyright: ignore[reportUnknownVariableType]
-        return {name: unranked(value[name]) for name in sorted(names)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return sorted(value.splitlines()) if isinstance(value, str) else value
 
 
 async def heard(world: World) -> dict[str, str]:
@@ -91,8 +78,6 @@ async def ask(http: httpx2.AsyncClient, case: Case, world: World) -> str:
     plain = world.plain(body)
     if answer.headers.get("content-type") == "application/zip":
         plain = "\n".join(sorted(plain.splitlines()))
-    elif world.is_shared and plain and answer.headers.get("content-type") == "application/json":
-        plain = json.dumps(unranked(json.loads(plain)))
     return marks + world.plain(head) + plain
 
 

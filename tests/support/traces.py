@@ -129,8 +129,8 @@ async def _ask_models(engine: Engine, caller: Caller, mark: str, session: str) -
         )
         await lessons.insert(db, caller.workspace_id, [made])
         await db.execute(
-            "INSERT INTO common_word (workspace_id, term, memories) VALUES (%s, %s, 1)",
-            [caller.workspace_id, mark],
+            "INSERT INTO common_word (workspace_id, term, place, memories) VALUES (%s, %s, %s, 1)",
+            [caller.workspace_id, mark, caller.workspace_id],
         )
 
 

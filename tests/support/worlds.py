@@ -125,11 +125,6 @@ class World:
             text = pattern.sub(name, text)
         return text
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether both are in one workspace."""
-        return self.owner.workspace_id == self.stranger.workspace_id
-
     def leak(self, sent: str, said: str) -> list[str]:
         """What an answer tells of somebody else that the stranger has never said themselves."""
         self.said |= {each for each in self.foreign.telling if each in sent}

@@ -271,8 +271,8 @@ async def indexed(engine: Engine, caller: Caller) -> list[Any]:
         await rows(
             engine,
             """
-            SELECT term, memory_id, frequency, length FROM memory_word
-            WHERE workspace_id = %s ORDER BY 1, 2
+            SELECT term, NULLIF(place, workspace_id), memory_id, frequency, length FROM memory_word
+            WHERE workspace_id = %s ORDER BY 1, 3
             """,
             where,
         ),

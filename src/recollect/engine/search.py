@@ -347,7 +347,9 @@ class _Quest:
         """Best first; a later word before the earlier one, a repetition behind everything."""
         typical = 0.0
         if self._asked:
-            typical = await vectors.typical_cosine(self._db, self._workspace_id, self._asked.point)
+            typical = await vectors.typical_cosine(
+                self._db, self._caller, self._asked.point, self._now, self._ask.view
+            )
         weights = weigh(clues, typical, self._ask.query)
         order = in_order(clues, weights)
         if self._asked is None or len(order) < 2:

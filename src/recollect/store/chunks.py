@@ -163,14 +163,28 @@ async def cosines(
     return dict(await (await db.execute(_COSINES, values)).fetchall())
 
 
+# Whose words count, `w`: as with memories, what the caller does not see tells nothing. Only where
+# there is such a thing is every posting looked at.
+_COUNTED = f"""
+    CASE WHEN EXISTS (
+        SELECT FROM document d
+        WHERE d.workspace_id = %(workspace_id)s
+            AND (d.status = 'ready' AND {DOCUMENT_IN_SIGHT}) IS NOT TRUE)
+    THEN EXISTS (
+        SELECT FROM chunk c
+        WHERE c.workspace_id = %(workspace_id)s AND c.id = w.chunk_id
+            AND c.document_id IN ({_IN_SIGHT}))
+    ELSE true END
+"""
+
 # How many chunks have a term, counted no further than anybody would read.
-_COUNT = """
+_COUNT = f"""
     SELECT asked.term, counted.chunks
     FROM unnest(%(terms)s::text[]) AS asked (term)
     CROSS JOIN LATERAL (
         SELECT count(*) AS chunks FROM (
             SELECT FROM chunk_word w
-            WHERE w.workspace_id = %(workspace_id)s AND w.term = asked.term
+            WHERE w.workspace_id = %(workspace_id)s AND w.term = asked.term AND {_COUNTED}
             LIMIT %(most)s
         ) AS first
     ) AS counted
@@ -178,14 +192,14 @@ _COUNT = """
 # What is searched is called `memory_id` in the part that memories and chunks share.
 _MATCHES = f"""
     WITH tally AS (
-        SELECT greatest(sum(chunk_count), 1)::float8 AS documents
-        FROM document
-        WHERE workspace_id = %(workspace_id)s
+        SELECT greatest(sum(d.chunk_count), 1)::float8 AS documents
+        FROM document d
+        WHERE d.workspace_id = %(workspace_id)s AND d.status = 'ready' AND {DOCUMENT_IN_SIGHT}
     ),
     posting AS MATERIALIZED (
-        SELECT term, chunk_id AS memory_id, frequency, length
-        FROM chunk_word
-        WHERE workspace_id = %(workspace_id)s AND term = ANY(%(read)s)
+        SELECT w.term, w.chunk_id AS memory_id, w.frequency, w.length
+        FROM chunk_word w
+        WHERE w.workspace_id = %(workspace_id)s AND w.term = ANY(%(read)s) AND {_COUNTED}
     ),
     {WEIGHED},
     best AS MATERIALIZED (

@@ -263,12 +263,12 @@ _VECTORS = """
 _WORDS = """
     DELETE FROM memory_word w
     USING (
-        SELECT i.memory_id, unnest(i.terms) AS term
+        SELECT i.memory_id, i.place, unnest(i.terms) AS term
         FROM memory_terms i
         WHERE i.workspace_id = %(workspace_id)s AND i.memory_id = ANY(%(memory_ids)s)
     ) AS indexed
     WHERE w.workspace_id = %(workspace_id)s AND w.term = indexed.term
-        AND w.memory_id = indexed.memory_id
+        AND w.place = indexed.place AND w.memory_id = indexed.memory_id
 """
 _COMMON_WORDS = """
     DELETE FROM common_word c
@@ -278,15 +278,22 @@ _COMMON_WORDS = """
             WHERE i.workspace_id = %(workspace_id)s AND i.memory_id = ANY(%(memory_ids)s))
         AND NOT EXISTS (
             SELECT FROM memory_word w
-            WHERE w.workspace_id = %(workspace_id)s AND w.term = c.term)
+            WHERE w.workspace_id = %(workspace_id)s AND w.term = c.term AND w.place = c.place)
 """
 _TALLY = """
-    INSERT INTO word_tally (workspace_id, documents, length)
-    SELECT %(workspace_id)s, -count(*), -sum(i.length)
+    INSERT INTO word_tally (workspace_id, place, documents, length)
+    SELECT %(workspace_id)s, i.place, -count(*), -sum(i.length)
     FROM memory_terms i
     WHERE i.workspace_id = %(workspace_id)s AND i.memory_id = ANY(%(memory_ids)s)
-    HAVING count(*) > 0
+    GROUP BY i.place
 """
+# What is counted of a place that goes, with its name.
+_OF_PLACES = """
+    WHERE workspace_id = %(workspace_id)s AND (
+        place IN (%(user_id)s, %(project_id)s, %(agent_id)s) OR place = ANY(%(thread_ids)s))
+"""
+_COMMON_OF_PLACES = f"DELETE FROM common_word {_OF_PLACES}"
+_TALLY_OF_PLACES = f"DELETE FROM word_tally {_OF_PLACES}"
 _TERMS = """
     DELETE FROM memory_terms
     WHERE workspace_id = %(workspace_id)s AND memory_id = ANY(%(memory_ids)s)
@@ -441,7 +448,9 @@ STEPS: Sequence[tuple[str, LiteralString]] = (
     ("memory_vector", _VECTORS),
     ("memory_word", _WORDS),
     ("common_word", _COMMON_WORDS),
+    ("common_word", _COMMON_OF_PLACES),
     ("word_tally", _TALLY),
+    ("word_tally", _TALLY_OF_PLACES),
     ("memory_terms", _TERMS),
     ("asset_piece", _ASSET_PIECES),
     ("asset", _ASSETS),

@@ -26,7 +26,7 @@ from recollect.domain import (
     WorkspaceId,
 )
 from recollect.store.pool import Db
-from recollect.store.visible import IN_SIGHT, VISIBLE, in_sight_of, visible_to
+from recollect.store.visible import IN_SIGHT, PLACE, VISIBLE, in_sight_of, visible_to
 
 # Everything a `Memory` has, where the statement names its workspace as %(workspace_id)s: a constant
 # there lets the planner look at one partition instead of planning for all. `has_vector` speaks of
@@ -436,18 +436,12 @@ async def newest(
     return [MemoryId(row[0]) for row in await (await db.execute(_NEWEST, values)).fetchall()]
 
 
-# What the scope is of, as `memory_digest` has it: what stands in another place is not even read.
+# As `memory_digest` has it: what stands in another place is not even read.
 _SAME_TEXT = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.content_digest = %(content_digest)s
         AND m.scope = %(scope)s
-        AND CASE m.scope
-            WHEN 'global' THEN m.user_id
-            WHEN 'project' THEN m.project_id
-            WHEN 'agent' THEN m.agent_id
-            WHEN 'thread' THEN m.thread_id
-            ELSE m.workspace_id
-        END = %(place)s
+        AND {PLACE} = %(place)s
         AND m.subject IS NOT DISTINCT FROM %(subject)s AND {VISIBLE}
     ORDER BY m.created_at, m.id
     LIMIT 1

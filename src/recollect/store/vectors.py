@@ -286,26 +286,32 @@ def _values(
     }
 
 
-# Of a fixed handful, found by their random ids: the mean over all would need all of them.
-_TYPICAL = """
+# Of a fixed handful, found by their random ids: the mean over all would need all of them. Where
+# most are not in sight it makes do with what it meets.
+_TYPICAL = f"""
     SELECT coalesce(avg(1 - (sample.embedding <=> %(vector)s)), 0)
     FROM (
-        SELECT v.embedding
-        FROM memory_vector v
-        WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
-            AND v.deleted_at IS NULL
-        ORDER BY v.memory_id
+        SELECT m.embedding
+        FROM (
+            SELECT v.* FROM memory_vector v
+            WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
+            ORDER BY v.memory_id
+            LIMIT 2000
+        ) AS m
+        WHERE {VISIBLE}
         LIMIT 128
     ) AS sample
 """
 
 
-async def typical_cosine(db: Db, workspace_id: WorkspaceId, point: Point) -> float:
-    """How near to a vector any memory is, on average."""
+async def typical_cosine(
+    db: Db, caller: Caller, point: Point, now: datetime, view: View = CURRENT
+) -> float:
+    """How near to a vector any memory in sight is, on average."""
     values = {
-        "workspace_id": workspace_id,
         "generation": point.generation,
         "vector": HalfVector(point.vector),
+        **visible_to(caller, now, view),
     }
     row = await (await db.execute(_TYPICAL, values)).fetchone()
     assert row

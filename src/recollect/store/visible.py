@@ -45,12 +45,29 @@ VISIBLE = f"""
     AND ({IN_SIGHT})
 """
 
-# Whether anything in the workspace is not everybody's: then the best of all may be out of sight,
-# and no list may be cut before it was filtered.
-SOME_RESTRICTED = """
-    EXISTS (
-        SELECT FROM memory kept
-        WHERE kept.workspace_id = %(workspace_id)s AND kept.scope <> 'workspace'
+# What a memory's scope is of; the workspace itself where it is everybody's. By CASE: row-level
+# security uses no index over `coalesce`, which counts as a function that may leak.
+PLACE = """
+    CASE m.scope
+        WHEN 'global' THEN m.user_id
+        WHEN 'project' THEN m.project_id
+        WHEN 'agent' THEN m.agent_id
+        WHEN 'thread' THEN m.thread_id
+        ELSE m.workspace_id
+    END
+"""
+
+# All places that are in sight: a memory is by `IN_SIGHT` if its place is one of these. For tables
+# that carry the place alone, such as the postings.
+PLACES = f"""
+    ARRAY(
+        SELECT unnest(ARRAY[
+            CASE WHEN %(is_home)s THEN %(workspace_id)s::uuid END,
+            %(user_id)s::uuid, %(in_project)s::uuid, %(in_agent)s::uuid, %(in_thread)s::uuid
+        ])
+        UNION ALL
+        SELECT mine.project_id FROM ({OWN_PROJECTS}) AS mine
+        WHERE %(in_project)s::uuid IS NULL
     )
 """
 

@@ -14,20 +14,27 @@ from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, 
 from recollect.store.memories import MATCHES, matching
 from recollect.store.pool import Db
 from recollect.store.vectors import Point
-from recollect.store.visible import SOME_RESTRICTED, VISIBLE, visible_to
+from recollect.store.visible import IN_SIGHT, PLACE, PLACES, VISIBLE, in_sight_of, visible_to
 
-_INSERT_POSTINGS = """
-    INSERT INTO memory_word (workspace_id, term, memory_id, frequency, length)
-    SELECT %(workspace_id)s, entry.term, %(memory_id)s, entry.frequency, %(length)s
-    FROM unnest(%(terms)s::text[], %(frequencies)s::integer[]) AS entry (term, frequency)
-"""
-_INSERT_TERMS = """
-    INSERT INTO memory_terms (workspace_id, memory_id, terms, length)
-    VALUES (%(workspace_id)s, %(memory_id)s, %(terms)s, %(length)s)
-"""
-_TALLY = """
-    INSERT INTO word_tally (workspace_id, documents, length)
-    VALUES (%(workspace_id)s, %(documents)s, %(length)s)
+# In one statement: the place is what the memory's scope is of, as its row has it.
+_INSERT = f"""
+    WITH indexed AS (
+        SELECT m.id, {PLACE} AS place
+        FROM memory m
+        WHERE m.workspace_id = %(workspace_id)s AND m.id = %(memory_id)s
+    ),
+    filed AS (
+        INSERT INTO memory_word (workspace_id, term, place, memory_id, frequency, length)
+        SELECT %(workspace_id)s, entry.term, indexed.place, indexed.id, entry.frequency, %(length)s
+        FROM indexed
+        CROSS JOIN unnest(%(terms)s::text[], %(frequencies)s::integer[]) AS entry (term, frequency)
+    ),
+    kept AS (
+        INSERT INTO memory_terms (workspace_id, memory_id, place, terms, length)
+        SELECT %(workspace_id)s, id, place, %(terms)s, %(length)s FROM indexed
+    )
+    INSERT INTO word_tally (workspace_id, place, documents, length)
+    SELECT %(workspace_id)s, place, 1, %(length)s FROM indexed
 """
 
 
@@ -42,24 +49,31 @@ async def insert(
         "frequencies": list(terms.values()),
         "length": sum(terms.values()),
     }
-    await db.execute(_INSERT_POSTINGS, values)
-    await db.execute(_INSERT_TERMS, values)
-    await db.execute(_TALLY, values | {"documents": 1})
+    await db.execute(_INSERT, values)
 
 
-# In the order of the index, whose pages are then written one after the other.
-_INSERT_ALL_POSTINGS = """
-    INSERT INTO memory_word (workspace_id, term, memory_id, frequency, length)
-    SELECT %(workspace_id)s, posting.key, entry.memory_id, posting.value::integer, entry.length
-    FROM jsonb_to_recordset(%(entries)s) AS entry (memory_id uuid, terms jsonb, length integer)
-    CROSS JOIN LATERAL jsonb_each_text(entry.terms) AS posting
-    ORDER BY posting.key
-"""
-_INSERT_ALL_TERMS = """
-    INSERT INTO memory_terms (workspace_id, memory_id, terms, length)
-    SELECT %(workspace_id)s, entry.memory_id, ARRAY(SELECT jsonb_object_keys(entry.terms)),
-        entry.length
-    FROM jsonb_to_recordset(%(entries)s) AS entry (memory_id uuid, terms jsonb, length integer)
+# The postings in the order of the index, whose pages are then written one after the other.
+_INSERT_ALL = f"""
+    WITH indexed AS MATERIALIZED (
+        SELECT m.id, {PLACE} AS place, entry.terms, entry.length
+        FROM jsonb_to_recordset(%(entries)s) AS entry (memory_id uuid, terms jsonb, length integer)
+        JOIN memory m ON m.workspace_id = %(workspace_id)s AND m.id = entry.memory_id
+    ),
+    filed AS (
+        INSERT INTO memory_word (workspace_id, term, place, memory_id, frequency, length)
+        SELECT %(workspace_id)s, posting.key, indexed.place, indexed.id, posting.value::integer,
+            indexed.length
+        FROM indexed
+        CROSS JOIN LATERAL jsonb_each_text(indexed.terms) AS posting
+        ORDER BY posting.key
+    ),
+    kept AS (
+        INSERT INTO memory_terms (workspace_id, memory_id, place, terms, length)
+        SELECT %(workspace_id)s, id, place, ARRAY(SELECT jsonb_object_keys(terms)), length
+        FROM indexed
+    )
+    INSERT INTO word_tally (workspace_id, place, documents, length)
+    SELECT %(workspace_id)s, place, count(*), sum(length) FROM indexed GROUP BY place
 """
 
 
@@ -67,41 +81,43 @@ async def insert_all(
     db: Db, workspace_id: WorkspaceId, memories: Mapping[MemoryId, Mapping[str, int]]
 ) -> None:
     """Index the terms of many new memories at once."""
-    lengths = {memory_id: sum(terms.values()) for memory_id, terms in memories.items()}
     # As one document: arrays of postings took the driver longer to write than all the rest.
     entries = [
-        {"memory_id": str(memory_id), "terms": dict(terms), "length": lengths[memory_id]}
+        {"memory_id": str(memory_id), "terms": dict(terms), "length": sum(terms.values())}
         for memory_id, terms in memories.items()
     ]
-    values = {
-        "workspace_id": workspace_id,
-        "entries": Jsonb(entries),
-        "documents": len(memories),
-        "length": sum(lengths.values()),
-    }
-    await db.execute(_INSERT_ALL_POSTINGS, values)
-    await db.execute(_INSERT_ALL_TERMS, values)
-    await db.execute(_TALLY, values)
+    await db.execute(_INSERT_ALL, {"workspace_id": workspace_id, "entries": Jsonb(entries)})
 
 
 _REMOVE_TERMS = """
     DELETE FROM memory_terms
     WHERE workspace_id = %(workspace_id)s AND memory_id = ANY(%(ids)s)
-    RETURNING memory_id, terms, length
+    RETURNING memory_id, place, terms, length
 """
 _REMOVE_POSTINGS = """
     DELETE FROM memory_word
-    WHERE workspace_id = %(workspace_id)s AND term = ANY(%(terms)s) AND memory_id = %(memory_id)s
+    WHERE workspace_id = %(workspace_id)s AND term = ANY(%(terms)s) AND place = %(place)s
+        AND memory_id = %(memory_id)s
+"""
+_TALLY_REMOVED = """
+    INSERT INTO word_tally (workspace_id, place, documents, length)
+    VALUES (%(workspace_id)s, %(place)s, -1, -%(length)s)
 """
 
 
 async def remove(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> None:
     """Take memories out of the index; those not in it are passed over."""
     cursor = await db.execute(_REMOVE_TERMS, {"workspace_id": workspace_id, "ids": list(ids)})
-    for memory_id, terms, length in await cursor.fetchall():
-        values = {"workspace_id": workspace_id, "memory_id": memory_id, "terms": terms}
+    for memory_id, place, terms, length in await cursor.fetchall():
+        values = {
+            "workspace_id": workspace_id,
+            "memory_id": memory_id,
+            "place": place,
+            "terms": terms,
+            "length": length,
+        }
         await db.execute(_REMOVE_POSTINGS, values)
-        await db.execute(_TALLY, values | {"documents": -1, "length": -length})
+        await db.execute(_TALLY_REMOVED, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +196,18 @@ WEIGHED = f"""
         SELECT memory_id, sum(value) AS score FROM matched GROUP BY memory_id
     )
 """
+# What a caller does not see counts for nothing: nobody learns from a score whether somebody else's
+# memory has a word.
 _MATCHED = f"""
     WITH tally AS (
         SELECT greatest(sum(documents), 1)::float8 AS documents
         FROM word_tally
-        WHERE workspace_id = %(workspace_id)s
+        WHERE workspace_id = %(workspace_id)s AND place = ANY({PLACES})
     ),
     posting AS MATERIALIZED (
         SELECT term, memory_id, frequency, length
         FROM memory_word
-        WHERE workspace_id = %(workspace_id)s AND term = ANY(%(read)s)
+        WHERE workspace_id = %(workspace_id)s AND term = ANY(%(read)s) AND place = ANY({PLACES})
     ),
     {WEIGHED}
 """
@@ -202,7 +220,7 @@ _BEST = f"""
         FROM (
             SELECT memory_id, score FROM scored
             ORDER BY score DESC
-            LIMIT CASE WHEN {SOME_RESTRICTED} THEN NULL ELSE %(looked_up)s::bigint END
+            LIMIT %(looked_up)s
         ) AS first
         CROSS JOIN LATERAL (
             SELECT m.thread_id, m.created_at, m.importance, left(m.content, 42) AS opening,
@@ -236,6 +254,7 @@ _OWN = f"""
         JOIN form ON form.term = posting.term
         JOIN word ON word.word = form.word
         WHERE posting.workspace_id = %(workspace_id)s AND posting.term = ANY(%(rest)s)
+            AND posting.place = ANY({PLACES})
             AND posting.memory_id = ANY(ARRAY(SELECT memory_id FROM target))
         GROUP BY posting.memory_id, form.word, word.weight
     )
@@ -300,9 +319,9 @@ _LEADS = f"""
     SELECT ARRAY(SELECT memory_id FROM best ORDER BY score DESC) AS ids,
         ARRAY(
             SELECT word.weight
-            FROM unnest(%(words)s::integer[]) WITH ORDINALITY AS asked (word, place)
+            FROM unnest(%(words)s::integer[]) WITH ORDINALITY AS asked (word, number)
             JOIN word ON word.word = asked.word
-            ORDER BY asked.place
+            ORDER BY asked.number
         ) AS weights
 """
 
@@ -350,8 +369,8 @@ _AROUND = f"""
             AS form (term, word, weight)
     ),
     target AS MATERIALIZED (
-        SELECT named.memory_id, named.place, found.*
-        FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (memory_id, place)
+        SELECT named.memory_id, named.number, found.*
+        FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (memory_id, number)
         CROSS JOIN LATERAL (
             SELECT m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening,
                 m.content ILIKE ALL(%(phrases)s) AS has_phrases, {_COSINE}
@@ -365,46 +384,50 @@ _AROUND = f"""
         FROM memory_word posting
         JOIN form ON form.term = posting.term
         WHERE posting.workspace_id = %(workspace_id)s AND posting.term = ANY(%(terms)s)
-            AND posting.memory_id = ANY(%(ids)s)
+            AND posting.place = ANY({PLACES}) AND posting.memory_id = ANY(%(ids)s)
         GROUP BY posting.memory_id, form.word, form.weight
     ),
     beside AS MATERIALIZED (
         SELECT giver.memory_id AS from_id, near.id AS to_id,
             (ARRAY[0.6, 0.4, 0.2])[near.steps]::float8 AS share
-        FROM (SELECT * FROM target WHERE place <= %(givers)s) AS giver
+        FROM (SELECT * FROM target WHERE number <= %(givers)s) AS giver
         CROSS JOIN LATERAL (
             (SELECT m.id, row_number() OVER () AS steps FROM (
                 SELECT m.id FROM memory m
                 WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = giver.thread_id
-                    AND (m.created_at, m.id) < (giver.created_at, giver.memory_id)
+                    AND (m.created_at, m.id) < (giver.created_at, giver.memory_id) AND {IN_SIGHT}
                 ORDER BY m.created_at DESC, m.id DESC
                 LIMIT 3) AS m)
             UNION ALL
             (SELECT m.id, row_number() OVER () AS steps FROM (
                 SELECT m.id FROM memory m
                 WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = giver.thread_id
-                    AND (m.created_at, m.id) > (giver.created_at, giver.memory_id)
+                    AND (m.created_at, m.id) > (giver.created_at, giver.memory_id) AND {IN_SIGHT}
                 ORDER BY m.created_at, m.id
                 LIMIT 3) AS m)
             UNION ALL
             (SELECT m.id, m.steps FROM (
                 SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
-                    SELECT m.id, m.thread_id FROM memory m
+                    SELECT m.* FROM memory m
                     WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
                         AND (m.created_at, m.id) < (giver.created_at, giver.memory_id)
                         AND giver.thread_id IS NULL AND giver.opening LIKE '%%:%%'
                     ORDER BY m.created_at DESC, m.id DESC
-                    LIMIT 3) AS m) AS m
+                    LIMIT %(walked)s) AS m
+                WHERE {IN_SIGHT}
+                LIMIT 3) AS m
             WHERE m.thread_id IS NULL)
             UNION ALL
             (SELECT m.id, m.steps FROM (
                 SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
-                    SELECT m.id, m.thread_id FROM memory m
+                    SELECT m.* FROM memory m
                     WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
                         AND (m.created_at, m.id) > (giver.created_at, giver.memory_id)
                         AND giver.thread_id IS NULL AND giver.opening LIKE '%%:%%'
                     ORDER BY m.created_at, m.id
-                    LIMIT 3) AS m) AS m
+                    LIMIT %(walked)s) AS m
+                WHERE {IN_SIGHT}
+                LIMIT 3) AS m
             WHERE m.thread_id IS NULL)
         ) AS near
     ),
@@ -433,6 +456,8 @@ _AROUND = f"""
 """
 # How many of the leads tell their neighbours. On the public sets 50 were as good as 200.
 _GIVERS = 100
+# How far neighbours are looked for past what was saved in between and is not in sight.
+_WALKED = 30
 
 
 async def around(
@@ -459,6 +484,7 @@ async def around(
         "weight": sum(weights.values()),
         "ids": list(dict.fromkeys([*found.ids, *also])),
         "givers": min(_GIVERS, len(found.ids)),
+        "walked": _WALKED,
         "phrases": _patterns(phrases),
         **_cosine_of(point),
         **visible_to(caller, now, view),
@@ -485,7 +511,7 @@ async def _asked(
 ) -> dict[str, Any]:
     """The values that `_MATCHED` and `_BEST` name."""
     forms = [(term, number) for number, word in enumerate(query) for term in word]
-    common = await _common(db, caller.workspace_id, [term for term, _ in forms])
+    common = await _common(db, caller, [term for term, _ in forms])
     rest = too_common(query, common)
     is_narrowed = bool(phrases) or not wanted.is_open
     return {
@@ -515,14 +541,15 @@ def too_common(query: Sequence[Sequence[str]], common: Mapping[str, int]) -> fro
     return frozenset(rest.difference(*(word for _, word in costs if not rest.issuperset(word))))
 
 
-_COMMON = """
-    SELECT term, memories FROM common_word
-    WHERE workspace_id = %(workspace_id)s AND term = ANY(%(terms)s)
+_COMMON = f"""
+    SELECT term, sum(memories)::bigint FROM common_word
+    WHERE workspace_id = %(workspace_id)s AND term = ANY(%(terms)s) AND place = ANY({PLACES})
+    GROUP BY term
 """
 
 
-async def _common(db: Db, workspace_id: WorkspaceId, terms: Sequence[str]) -> dict[str, int]:
-    values = {"workspace_id": workspace_id, "terms": list(terms)}
+async def _common(db: Db, caller: Caller, terms: Sequence[str]) -> dict[str, int]:
+    values = in_sight_of(caller) | {"terms": list(terms)}
     return dict(await (await db.execute(_COMMON, values)).fetchall())
 
 
@@ -594,16 +621,16 @@ _FOLD = """
                 WHERE workspace_id = %(workspace_id)s
                 FOR UPDATE SKIP LOCKED
             )
-        RETURNING documents, length
+        RETURNING place, documents, length
     )
-    INSERT INTO word_tally (workspace_id, documents, length)
-    SELECT %(workspace_id)s, sum(documents), sum(length) FROM folded
-    HAVING count(*) > 0
+    INSERT INTO word_tally (workspace_id, place, documents, length)
+    SELECT %(workspace_id)s, place, sum(documents), sum(length) FROM folded
+    GROUP BY place
 """
 
 
 async def fold_tally(db: Db, workspace_id: WorkspaceId) -> None:
-    """Replace the increments of a workspace by their sum."""
+    """Replace the increments of each place of a workspace by their sum."""
     await db.execute(_FOLD, {"workspace_id": workspace_id})
 
 
@@ -611,7 +638,7 @@ async def fold_tally(db: Db, workspace_id: WorkspaceId) -> None:
 _CROWDED = """
     SELECT workspace_id FROM word_tally
     GROUP BY workspace_id
-    HAVING count(*) > 100
+    HAVING count(*) > count(DISTINCT place) + 100
 """
 
 
@@ -633,11 +660,11 @@ _UNCOUNTED = """
 """
 _FORGET_COMMON = "DELETE FROM common_word WHERE workspace_id = %(workspace_id)s"
 _COUNT_COMMON = """
-    INSERT INTO common_word (workspace_id, term, memories)
-    SELECT %(workspace_id)s, term, count(*)
+    INSERT INTO common_word (workspace_id, term, place, memories)
+    SELECT %(workspace_id)s, term, place, count(*)
     FROM memory_word
     WHERE workspace_id = %(workspace_id)s
-    GROUP BY term
+    GROUP BY term, place
     HAVING count(*) >= %(least)s
 """
 _CENSUS = """
@@ -658,7 +685,7 @@ async def uncounted(db: Db, least: int) -> list[WorkspaceId]:
 
 
 async def count_common(db: Db, workspace_id: WorkspaceId) -> None:
-    """Note how many memories have each of the workspace's common words."""
+    """Note how many memories have each of the common words of each place of a workspace."""
     values = {"workspace_id": workspace_id, "least": _COMMON_FROM}
     await db.execute(_FORGET_COMMON, values)
     await db.execute(_COUNT_COMMON, values)
