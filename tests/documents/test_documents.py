@@ -162,6 +162,10 @@ async def test_words_that_fit_lift_what_meaning_found_and_find_by_themselves(
     assert [each.found.content for each in results] == list(embedder.table)[1:4]
 
 
+async def worth(engine: Engine, caller: Caller, query: str) -> list[float]:
+    return [each.score for each in await search_workspace(engine, caller, SearchWorkspace(query))]
+
+
 async def test_nobody_finds_a_document_of_another_workspace_or_project(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
@@ -173,8 +177,13 @@ async def test_nobody_finds_a_document_of_another_workspace_or_project(
     member = replace(caller, project_id=project_id)
     colleague = replace(caller, user_id=stranger.user_id)
     open_one = await upload(engine, caller, "open.txt", "The plover nests in March.")
+    await work(engine)
+    heard_alone = await worth(engine, colleague, "plover nests in secret")
     kept = await upload(engine, member, "kept.txt", "The plover nests in secret.")
     await work(engine)
+
+    # Nor does a score tell that there is another one.
+    assert await worth(engine, colleague, "plover nests in secret") == heard_alone
 
     async def seen(by: Caller) -> set[str]:
         listed, _ = await list_documents(engine, by, ListDocuments())

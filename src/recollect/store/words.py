@@ -1,4 +1,4 @@
-"""Postings of memories and BM25 over them, on the workspace's own statistics."""
+"""Postings of memories and BM25 over them, on the statistics of what the caller sees."""
 
 import re
 from collections.abc import Mapping, Sequence

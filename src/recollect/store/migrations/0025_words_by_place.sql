@@ -72,12 +72,17 @@ SELECT workspace_id, place, count(*), sum(length)
 FROM memory_terms
 GROUP BY workspace_id, place;
 
--- Counted anew by the job, which finds that nothing was counted yet.
+-- Counted again for the workspaces that were, as the job does it.
 DELETE FROM common_word;
-DELETE FROM word_census;
 ALTER TABLE common_word DROP CONSTRAINT common_word_pkey;
 ALTER TABLE common_word ADD COLUMN place uuid NOT NULL;
 ALTER TABLE common_word ADD PRIMARY KEY (workspace_id, term, place);
+INSERT INTO common_word (workspace_id, term, place, memories)
+SELECT workspace_id, term, place, count(*)
+FROM memory_word
+WHERE workspace_id IN (SELECT workspace_id FROM word_census)
+GROUP BY workspace_id, term, place
+HAVING count(*) >= 1000;
 
 -- It told whether the best matches might be somebody else's.
 DROP INDEX memory_restricted;
