@@ -16,10 +16,13 @@ from recollect.store.pool import Db
 from recollect.store.vectors import Point
 from recollect.store.visible import IN_SIGHT, PLACE, PLACES, VISIBLE, in_sight_of, visible_to
 
+# What has a scope of nothing, as an import may bring, is nobody's: it has a place of its own.
+_OWN_PLACE = f"coalesce({PLACE}, m.id)"
+
 # In one statement: the place is what the memory's scope is of, as its row has it.
 _INSERT = f"""
     WITH indexed AS (
-        SELECT m.id, {PLACE} AS place
+        SELECT m.id, {_OWN_PLACE} AS place
         FROM memory m
         WHERE m.workspace_id = %(workspace_id)s AND m.id = %(memory_id)s
     ),
@@ -55,7 +58,7 @@ async def insert(
 # The postings in the order of the index, whose pages are then written one after the other.
 _INSERT_ALL = f"""
     WITH indexed AS MATERIALIZED (
-        SELECT m.id, {PLACE} AS place, entry.terms, entry.length
+        SELECT m.id, {_OWN_PLACE} AS place, entry.terms, entry.length
         FROM jsonb_to_recordset(%(entries)s) AS entry (memory_id uuid, terms jsonb, length integer)
         JOIN memory m ON m.workspace_id = %(workspace_id)s AND m.id = entry.memory_id
     ),

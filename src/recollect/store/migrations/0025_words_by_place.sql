@@ -5,13 +5,15 @@
 -- is before it takes the best.
 
 ALTER TABLE memory_terms ADD COLUMN place uuid;
-UPDATE memory_terms i SET place = CASE m.scope
-    WHEN 'global' THEN m.user_id
-    WHEN 'project' THEN m.project_id
-    WHEN 'agent' THEN m.agent_id
-    WHEN 'thread' THEN m.thread_id
-    ELSE m.workspace_id
-END
+-- What has a scope of nothing is nobody's: it has a place of its own.
+UPDATE memory_terms i SET place = coalesce(
+    CASE m.scope
+        WHEN 'global' THEN m.user_id
+        WHEN 'project' THEN m.project_id
+        WHEN 'agent' THEN m.agent_id
+        WHEN 'thread' THEN m.thread_id
+        ELSE m.workspace_id
+    END, m.id)
 FROM memory m
 WHERE m.workspace_id = i.workspace_id AND m.id = i.memory_id;
 ALTER TABLE memory_terms ALTER COLUMN place SET NOT NULL;
