@@ -63,11 +63,22 @@ class Conflict(Failure):
         self.is_passing = is_passing
 
 
-class TooLarge(Failure):
-    """`field` has `size` units where `most` are allowed; the field `body` is the request itself."""
+def at_most(field: str, most: int, unit: str, size: int | None = None) -> str:
+    """That a field has more than it may; and how much, where that was counted."""
+    told = f"; this has {size:,}" if size is not None else ""
+    return f"`{field}` may have at most {most:,} {unit}{told}."
 
-    def __init__(self, field: str, *, most: int, unit: str = "characters") -> None:
-        super().__init__(f"`{field}` is longer than {most:,} {unit}.")
+
+class TooLarge(Failure):
+    """`field` has `size` units where `most` are allowed; the field `body` is the request itself.
+
+    What was not read to its end has no size.
+    """
+
+    def __init__(
+        self, field: str, *, most: int, size: int | None = None, unit: str = "characters"
+    ) -> None:
+        super().__init__(at_most(field, most, unit, size))
         self.field = field
         self.most = most
 

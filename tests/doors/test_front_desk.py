@@ -311,7 +311,10 @@ async def test_N02_every_error_has_one_shape(visitor: Visitor, engine: Engine) -
         (
             413,
             shape(
-                "content_too_large", bad, "content", "`content` is longer than 10,000 characters."
+                "content_too_large",
+                bad,
+                "content",
+                "`content` may have at most 10,000 characters; this has 10,001.",
             ),
         ),
         (415, shape("invalid_request", bad, None, "The body must be `application/json`.")),

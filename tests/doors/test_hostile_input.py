@@ -204,7 +204,7 @@ async def test_a_body_over_a_mebibyte_is_refused_and_not_collected(
 
     assert answer.status_code == 413
     assert answer.json() == problem(
-        "payload_too_large", "`body` is longer than 1,048,576 bytes.", param="body"
+        "payload_too_large", "`body` may have at most 1,048,576 bytes.", param="body"
     )
     assert pour.taken == MIB // pour.size + 1
     assert await listed(visitor.http) == []

@@ -292,7 +292,7 @@ async def test_a_query_longer_than_a_memory_is_refused(visitor: Visitor) -> None
     assert answer.status_code == 400
     assert answer.json() == problem(
         "invalid_request",
-        "`query` is not acceptable: String should have at most 10000 characters.",
+        "`query` may have at most 10,000 characters; this has 10,001.",
         param="query",
     )
 

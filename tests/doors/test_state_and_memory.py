@@ -118,7 +118,7 @@ async def test_R180_a_memory_is_flat_text(visitor: Visitor, content: Any) -> Non
     assert answer.status_code == 400
     assert answer.json() == problem(
         "invalid_request",
-        "`content` is not acceptable: Input should be a valid string.",
+        "`content` must be text.",
         param="content",
     )
     assert await listed(visitor.http) == []
@@ -195,7 +195,9 @@ async def test_R184_R226_one_character_more_is_too_large(
 
     assert answer.status_code == 413
     assert answer.json() == problem(
-        "content_too_large", "`content` is longer than 10,000 characters.", param="content"
+        "content_too_large",
+        "`content` may have at most 10,000 characters; this has 10,001.",
+        param="content",
     )
     assert await count_memories(engine, visitor) == 0
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import httpx2
 import mcp_types
+import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -139,6 +140,11 @@ async def edges(engine: Engine, workspace_id: WorkspaceId) -> set[tuple[str, str
     return {
         (str(source), relation, str(target), weight) for source, relation, target, weight in found
     }
+
+
+def offered(refused: pytest.ExceptionInfo[Refused]) -> set[str]:
+    """The values that a refusal says would do."""
+    return set(re.findall(r"`(\w+)`", str(refused.value).partition(" must be ")[2]))
 
 
 async def rows(engine: Engine, query: Any, *values: Any) -> list[Any]:

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Match
 
 from recollect import __version__
 from recollect.domain import Caller
+from recollect.doors.complaints import complaint
 from recollect.doors.front import Reply
 from recollect.engine.core import Engine
 from recollect.errors import Failure, Invalid
@@ -119,23 +120,6 @@ def _methods(request: Request) -> list[str]:
             for route in request.app.routes
         )
     ]
-
-
-def complaint(errors: Sequence[Any], *, below: int = 0) -> Invalid:
-    """The first of a model's complaints, by field and rule; never the value, which is private.
-
-    `below` is how far down the model lies in what was checked.
-    """
-    first = errors[0]
-    where = [str(part) for part in first["loc"][below:] if not isinstance(part, int)]
-    if first["type"] == "json_invalid":
-        return Invalid("The body is not valid JSON.", is_syntax=True)
-    if not where:
-        return Invalid("The body must be a JSON object.")
-    name = ".".join(where[:3])
-    if first["type"] == "missing":
-        return Invalid(f"`{name}` is required.", field=name)
-    return Invalid(f"`{name}` is not acceptable: {first['msg']}.", field=name)
 
 
 # What the front desk reads before any route does.

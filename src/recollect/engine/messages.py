@@ -225,14 +225,15 @@ def _check(new: Sequence[NewMessage]) -> None:
     if not new:
         raise Invalid("At least one message is needed.", field="messages")
     if len(new) > MOST_AT_ONCE:
-        raise TooLarge("messages", most=MOST_AT_ONCE, unit="messages")
+        raise TooLarge("messages", most=MOST_AT_ONCE, size=len(new), unit="messages")
     for each in new:
         _check_content(each.content)
 
 
 def _check_content(content: str) -> None:
-    if len(content.encode()) > MOST_BYTES:
-        raise TooLarge("content", most=MOST_BYTES, unit="bytes")
+    size = len(content.encode())
+    if size > MOST_BYTES:
+        raise TooLarge("content", most=MOST_BYTES, size=size, unit="bytes")
 
 
 def _made(held: Held, new: Sequence[NewMessage], now: datetime) -> list[Message]:

@@ -143,8 +143,9 @@ def check_content(content: str) -> None:
     """Raise `Invalid` or `TooLarge` for a text that no memory can hold."""
     if not content.strip():
         raise Invalid("`content` must not be empty.", field="content")
-    if len(content.encode()) > MOST_BYTES:
-        raise TooLarge("content", most=MOST_BYTES, unit="bytes")
+    size = len(content.encode())
+    if size > MOST_BYTES:
+        raise TooLarge("content", most=MOST_BYTES, size=size, unit="bytes")
 
 
 def _check_scope(caller: Caller, ask: Save) -> None:

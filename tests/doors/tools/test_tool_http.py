@@ -72,7 +72,7 @@ async def test_an_unknown_tool_or_process_is_told_so(visitor: Visitor) -> None:
 
     assert (tool.status_code, tool.json()) == (404, problem("not_found", "There is no such route."))
     assert process.status_code == 400
-    assert "'cortex'" in process.json()["error"]["message"]
+    assert "`cortex`" in process.json()["error"]["message"]
     assert (method.status_code, method.headers["allow"]) == (405, "POST")
 
 

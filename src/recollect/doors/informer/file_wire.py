@@ -61,7 +61,7 @@ def to_new_file(body: bytes) -> attachments.NewFile:
     except (binascii.Error, ValueError):
         raise Invalid("`data` is not base64.", field="data") from None
     if len(content) > _MOST_IN_JSON:
-        raise TooLarge("data", most=_MOST_IN_JSON, unit="bytes")
+        raise TooLarge("data", most=_MOST_IN_JSON, size=len(content), unit="bytes")
 
     async def read() -> AsyncIterator[bytes]:
         yield content

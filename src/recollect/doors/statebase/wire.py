@@ -196,7 +196,7 @@ def to_change(body: MemoryChange) -> Change:
 def within_limit(content: str) -> str:
     """The text, if it is not too long for this door; counted in characters."""
     if len(content) > MOST_CHARACTERS:
-        raise TooLarge("content", most=MOST_CHARACTERS)
+        raise TooLarge("content", most=MOST_CHARACTERS, size=len(content))
     return content
 
 

@@ -10,7 +10,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from recollect.domain import Caller, Right
 from recollect.doors import refs, strict_json
-from recollect.doors.furnish import complaint
+from recollect.doors.complaints import complaint
 from recollect.doors.tools import wire
 from recollect.doors.tools.summary import preview, summary
 from recollect.engine.channels import find_channel
@@ -18,7 +18,7 @@ from recollect.engine.core import Engine
 from recollect.engine.forget import forget
 from recollect.engine.save import save
 from recollect.engine.search import search
-from recollect.errors import Invalid, NotFound
+from recollect.errors import NotFound
 
 SAVED = "Memory saved successfully"
 NOT_THERE = "There is no such memory, or it was forgotten before."
@@ -162,16 +162,12 @@ def checked(tool: Tool, arguments: Mapping[str, Any]) -> wire.Arguments:
     try:
         return tool.arguments.model_validate(arguments)
     except ValidationError as error:
-        raise _invalid(error) from None
+        raise complaint(error.errors(include_url=False)) from None
 
 
 def shown(result: BaseModel) -> dict[str, Any]:
     """An answer as JSON: what there is nothing to say about is left out."""
     return result.model_dump(mode="json", exclude_none=True)
-
-
-def _invalid(error: ValidationError) -> Invalid:
-    return complaint(error.errors(include_url=False, include_input=False))
 
 
 def _schema(model: type[BaseModel], mode: JsonSchemaMode) -> dict[str, Any]:
