@@ -101,6 +101,15 @@ def test_a_key_for_a_workspace_that_is_not_there_is_refused(house: Running) -> N
     assert refused.err == "recollect: There is no such workspace.\n"
 
 
+def test_whoever_only_looks_around_makes_no_house(desk: Path) -> None:
+    for words in (("key", "list"), ("user", "list"), ("jobs", "list"), ("learn", "waiting")):
+        refused = recollect(*words, "--data-dir", desk / "typo")
+
+        assert (refused.code, refused.out) == (1, "")
+        assert "There is no house in" in refused.err
+    assert not (desk / "typo").exists()
+
+
 def test_a_key_made_in_an_empty_place_moves_in_first(desk: Path) -> None:
     made = recollect("key", "create", "--data-dir", desk / "data")
 

@@ -31,6 +31,9 @@ def test_who_there_is_can_be_arranged_beside_a_running_server(house: Running) ->
     project = said(house, "project", "create", "apollo").strip()
     assert said(house, "project", "invite", "apollo", "grace") == "invited\n"
     assert UUID.fullmatch(said(house, "agent", "create", "scribe", "--project", "apollo"))
+    # People are told names: who is in a project, whose an agent is.
+    assert re.search(r" apollo +active +grace$", said(house, "project", "list"), re.MULTILINE)
+    assert re.search(r" scribe +apollo +active$", said(house, "agent", "list"), re.MULTILINE)
     key = said(house, "key", "create", "--user", "grace", "--spelling", "alm_live_").strip()
     body = {"value": "the plan", "scope": "project", "projectId": project}
     opens = {"Authorization": f"Bearer {key}"}
@@ -47,9 +50,8 @@ def test_who_there_is_can_be_arranged_beside_a_running_server(house: Running) ->
     for words, shown in (
         (("org", "list"), "home"),
         (("user", "list"), "grace"),
-        (("workspace", "list"), "default"),
-        (("project", "list"), "apollo"),
-        (("agent", "list"), "scribe"),
+        (("workspace", "list"), " home  default "),
+        (("key", "list"), "  read,write,delete,admin  grace  default "),
     ):
         assert shown in said(house, *words)
 
@@ -86,7 +88,7 @@ def test_documents_are_added_listed_and_deleted_beside_a_running_server(
     assert made not in said(house, "document", "list")
     assert refused(house, "document", "delete", made) == "recollect: There is no such document.\n"
     missing = refused(house, "document", "add", str(tmp_path / "missing"))
-    assert "is no file that can be read" in missing
+    assert missing.endswith("missing` cannot be read: No such file or directory.\n")
 
 
 def test_what_is_not_there_or_taken_is_said_plainly(house: Running) -> None:
@@ -102,6 +104,8 @@ def test_what_is_not_there_or_taken_is_said_plainly(house: Running) -> None:
         "recollect: There is no such project.\n"
     )
     assert refused(house, "user", "archive", "nobody") == "recollect: There is no such user.\n"
+    for words in (("create", "labs", "--embedder", "minilm"), ("embedder", "research", "minilm")):
+        assert "No embedder of that name is configured" in refused(house, "workspace", *words)
 
 
 def test_a_user_is_erased_beside_a_running_server_and_the_receipt_is_checked(

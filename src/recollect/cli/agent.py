@@ -1,13 +1,16 @@
 """`recollect agent`: programs that talk, and have memories of their own."""
 
 import argparse
+from collections.abc import Mapping
 
 from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, state, table
+from recollect.domain import ProjectId
 from recollect.engine import circles
 from recollect.engine.circles import Where
 from recollect.engine.core import Engine
 from recollect.engine.erase import Erased, Kind
+from recollect.store.projects import Agent
 
 
 def add(commands: Commands) -> None:
@@ -33,11 +36,18 @@ def add(commands: Commands) -> None:
 
 
 async def _list(engine: Engine, asked: argparse.Namespace) -> str:
+    projects = {
+        each.id: each.name for each, _ in await circles.list_projects(engine, _where(asked))
+    }
     rows = [
-        (each.id, each.name, each.project_id or "-", state(each.archived_at))
+        (each.id, each.name, _of(each, projects), state(each.archived_at))
         for each in await circles.list_agents(engine, _where(asked))
     ]
     return table(("ID", "NAME", "PROJECT", "STATE"), rows)
+
+
+def _of(agent: Agent, projects: Mapping[ProjectId, str]) -> str:
+    return projects[agent.project_id] if agent.project_id else "-"
 
 
 async def _create(engine: Engine, asked: argparse.Namespace) -> str:

@@ -15,7 +15,8 @@ from recollect.cli.backup_file import (
     Writing,
     refuse_existing,
 )
-from recollect.compose import data_dir, open_database
+from recollect.cli.houses import refuse_absent
+from recollect.compose import open_database
 from recollect.domain import utc_now
 from recollect.dumps import (
     CannotCopy,
@@ -74,14 +75,6 @@ async def run(settings: Settings, asked: argparse.Namespace) -> int:
     say(f"{file.dump_bytes:,} bytes, {spoken(rows)}")
     print(goal)
     return 0
-
-
-def refuse_absent(settings: Settings) -> None:
-    """Raise where no embedded house has ever been: attaching would make an empty one."""
-    if settings.database_url is None:
-        home = data_dir(settings)
-        if not (home / "postgres" / "PG_VERSION").exists():
-            raise CannotCopy(f"There is no house in `{home}` yet. Name its place in `--data-dir`.")
 
 
 def spoken(rows: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.compose import open_database, open_engine
+from recollect.cli.houses import opened
 from recollect.domain import utc_now
 from recollect.engine.distiller import Candidate, distilled
 from recollect.engine.keys import operator
@@ -16,7 +16,6 @@ from recollect.engine.learning import Said, lesson_of
 from recollect.engine.secrets import redacted
 from recollect.errors import Invalid
 from recollect.settings import Settings
-from recollect.store.migrate import migrate
 
 
 def add(commands: Commands) -> None:
@@ -57,20 +56,21 @@ def show(text: str, found: Sequence[Candidate]) -> None:
 
 
 def _read(file: Path | None) -> str:
+    name = file or "standard input"
     try:
         return file.read_text("utf-8") if file else sys.stdin.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"`{file or 'standard input'}` cannot be read as text.") from error
+    except OSError as error:
+        raise Invalid(f"`{name}` cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise Invalid(f"`{name}` is not UTF-8 text.") from error
 
 
 async def _by_model(settings: Settings, text: str) -> list[Candidate]:
-    async with open_database(settings) as database:
-        await migrate(database.url)
-        async with open_engine(settings, database) as engine:
-            route = engine.chats.background
-            if route is None:
-                raise Invalid("No chat model is configured. Set `chat_url` and `chat_model`.")
-            # On the account of the default workspace: it is in the bill.
-            caller = await operator(engine)
-            lesson = lesson_of(caller, Said(text, "turn", engine.now()))
-            return await ModelDistiller(route).distil(engine, caller.workspace_id, lesson)
+    async with opened(settings) as engine:
+        route = engine.chats.background
+        if route is None:
+            raise Invalid("No chat model is configured. Set `chat_url` and `chat_model`.")
+        # On the account of the default workspace: it is in the bill.
+        caller = await operator(engine)
+        lesson = lesson_of(caller, Said(text, "turn", engine.now()))
+        return await ModelDistiller(route).distil(engine, caller.workspace_id, lesson)

@@ -44,8 +44,8 @@ async def _add(engine: Engine, asked: argparse.Namespace) -> str:
     caller = await operator_in(engine, asked.workspace)
     try:
         document = await add_document(engine, caller, NewDocument(asked.file), _parts(asked.file))
-    except OSError:
-        raise Invalid(f"`{asked.file}` is no file that can be read.") from None
+    except OSError as error:
+        raise Invalid(f"`{asked.file}` cannot be read: {error.strerror}.") from None
     return f"cart_{document.code}"
 
 

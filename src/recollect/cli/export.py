@@ -7,8 +7,8 @@ from pathlib import Path
 from time import monotonic
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.cli.backup import refuse_absent, say
-from recollect.cli.houses import opened
+from recollect.cli.backup import say
+from recollect.cli.houses import opened, refuse_absent
 from recollect.domain import THREAD_PREFIXES, Ref, parse_ref
 from recollect.engine.exports import Leaving, choices_of, leaving
 from recollect.errors import Invalid

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.compose import open_database, open_engine
+from recollect.compose import data_dir, open_database, open_engine
 from recollect.domain import Caller
 from recollect.engine.core import Engine
 from recollect.engine.erase import Erased
@@ -74,9 +74,22 @@ class Verbs:
         return verb
 
 
+def refuse_absent(settings: Settings) -> None:
+    """Raise where no embedded house has ever been: attaching would make an empty one."""
+    if settings.database_url is None:
+        home = data_dir(settings)
+        if not (home / "postgres" / "PG_VERSION").exists():
+            raise Invalid(
+                f"There is no house in `{home}` yet. Name its place in `--data-dir`; "
+                "`recollect serve` makes a new one."
+            )
+
+
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncGenerator[Engine]:
+async def opened(settings: Settings, *, may_be_new: bool = False) -> AsyncGenerator[Engine]:
     """An engine on the configured database, at this release's schema."""
+    if not may_be_new:
+        refuse_absent(settings)
     async with open_database(settings) as database:
         await migrate(database.url)
         async with open_engine(settings, database) as engine:
@@ -96,8 +109,10 @@ def read_file(wanted: str) -> str:
         return sys.stdin.read()
     try:
         return Path(wanted).read_text("utf-8")
-    except (OSError, UnicodeError):
-        raise Invalid(f"`{wanted}` is no file that can be read.") from None
+    except OSError as error:
+        raise Invalid(f"`{wanted}` cannot be read: {error.strerror}.") from None
+    except UnicodeError:
+        raise Invalid(f"`{wanted}` is not UTF-8 text.") from None
 
 
 Remove = Callable[[bool], Awaitable[Erased]]

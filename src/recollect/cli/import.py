@@ -10,8 +10,8 @@ from pathlib import Path
 from time import monotonic
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.cli.backup import refuse_absent, say
-from recollect.cli.houses import opened, table
+from recollect.cli.backup import say
+from recollect.cli.houses import opened, refuse_absent, table
 from recollect.domain import Scope, UserId
 from recollect.engine.core import Engine
 from recollect.engine.exports import owner_named

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 from recollect.cli.arguments import Commands, add_command, positive
+from recollect.cli.houses import refuse_absent
 from recollect.compose import open_database
 from recollect.domain import JobId, utc_now
 from recollect.settings import Settings
@@ -46,6 +47,7 @@ def add(commands: Commands) -> None:
 
 @asynccontextmanager
 async def _queue(settings: Settings) -> AsyncGenerator[Db]:
+    refuse_absent(settings)
     async with open_database(settings) as database:
         await migrate(database.url)
         pool = Pool(database.url, size=2, behind_pgbouncer=settings.pgbouncer)

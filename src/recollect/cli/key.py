@@ -2,10 +2,12 @@
 
 import argparse
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from recollect.cli.arguments import Commands, add_command, moment, positive, rights
-from recollect.cli.houses import opened
+from recollect.cli.houses import opened, table
+from recollect.domain import UserId
+from recollect.engine.core import Engine
 from recollect.engine.keys import (
     ALL_RIGHTS,
     PREFIX,
@@ -17,7 +19,11 @@ from recollect.engine.keys import (
     revoke_key,
     rotate_key,
 )
+from recollect.engine.tenants import list_orgs, list_users, list_workspaces
 from recollect.settings import Settings
+from recollect.store.identity import KeyRecord
+
+_HEADS = ("KEY", "NAME", "RIGHTS", "USER", "WORKSPACE", "STATE", "LAST USED", "CREATED")
 
 
 def add(commands: Commands) -> None:
@@ -93,7 +99,7 @@ def add(commands: Commands) -> None:
 
 
 async def _create(settings: Settings, asked: argparse.Namespace) -> int:
-    async with opened(settings) as engine:
+    async with opened(settings, may_be_new=True) as engine:
         admin = await move_in(engine)
         if admin:
             print(f"first sign-in: {admin.login} / {admin.password}", file=sys.stderr)
@@ -115,17 +121,38 @@ async def _create(settings: Settings, asked: argparse.Namespace) -> int:
 async def _list(settings: Settings, _: argparse.Namespace) -> int:
     async with opened(settings) as engine:
         found = await list_keys(engine)
+        logins = await _logins(engine)
+        workspaces = {each.id: each.name for each in await list_workspaces(engine)}
         now = engine.now()
-    print(f"{'KEY':<22}{'NAME':<20}{'RIGHTS':<28}{'STATE':<10}{'LAST USED':<18}CREATED")
-    for key in found:
-        is_over = key.expires_at is not None and key.expires_at <= now
-        state = "revoked" if key.revoked_at else "expired" if is_over else "good"
-        used = f"{key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never"
-        print(
-            f"{key.prefix + '..' + key.last_four:<22}{key.name:<18}  {','.join(key.rights):<28}"
-            f"{state:<10}{used:<18}{key.created_at:%Y-%m-%d}"
+    rows = [
+        (
+            f"{key.prefix}..{key.last_four}",
+            key.name,
+            ",".join(key.rights),
+            logins[key.user_id],
+            workspaces[key.workspace_id] if key.workspace_id else "any",
+            _state(key, now),
+            f"{key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never",
+            f"{key.created_at:%Y-%m-%d}",
         )
+        for key in found
+    ]
+    print(table(_HEADS, rows))
     return 0
+
+
+async def _logins(engine: Engine) -> dict[UserId, str]:
+    return {
+        each.id: each.login
+        for org in await list_orgs(engine)
+        for each in await list_users(engine, None, within=org.id)
+    }
+
+
+def _state(key: KeyRecord, now: datetime) -> str:
+    if key.revoked_at:
+        return "revoked"
+    return "expired" if key.expires_at is not None and key.expires_at <= now else "good"
 
 
 async def _rotate(settings: Settings, asked: argparse.Namespace) -> int:

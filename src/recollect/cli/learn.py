@@ -2,14 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from uuid import UUID
 
 from recollect.cli.arguments import Commands, add_command, positive
 from recollect.cli.distil import show
-from recollect.compose import open_database, open_engine
+from recollect.cli.houses import opened
 from recollect.domain import Caller, Right, utc_now
 from recollect.engine.core import Engine
 from recollect.engine.distiller import distilled
@@ -18,7 +16,6 @@ from recollect.engine.secrets import redacted
 from recollect.errors import Invalid
 from recollect.settings import Settings
 from recollect.store import identity, ledger
-from recollect.store.migrate import migrate
 
 
 def add(commands: Commands) -> None:
@@ -77,14 +74,6 @@ async def _try(_: Settings, __: argparse.Namespace) -> int:
     return 0
 
 
-@asynccontextmanager
-async def _house(settings: Settings) -> AsyncGenerator[Engine]:
-    async with open_database(settings) as database:
-        await migrate(database.url)
-        async with open_engine(settings, database) as engine:
-            yield engine
-
-
 async def _callers(engine: Engine) -> list[Caller]:
     """The operator, in every workspace."""
     async with engine.pool.everywhere() as db:
@@ -104,7 +93,7 @@ async def _callers(engine: Engine) -> list[Caller]:
 
 
 async def _waiting(settings: Settings, asked: argparse.Namespace) -> int:
-    async with _house(settings) as engine:
+    async with opened(settings) as engine:
         for caller in await _callers(engine):
             for each in await list_waiting(engine, caller, limit=asked.limit):
                 print(f"{each.id}  {each.why or '':<12} {each.content}")
@@ -112,14 +101,14 @@ async def _waiting(settings: Settings, asked: argparse.Namespace) -> int:
 
 
 async def _accept(settings: Settings, asked: argparse.Namespace) -> int:
-    async with _house(settings) as engine:
+    async with opened(settings) as engine:
         memory = await accept(engine, await _owner(engine, asked.id), asked.id)
     print(f"mem_{memory.code}")
     return 0
 
 
 async def _reject(settings: Settings, asked: argparse.Namespace) -> int:
-    async with _house(settings) as engine:
+    async with opened(settings) as engine:
         await reject(engine, await _owner(engine, asked.id), asked.id)
     return 0
 
@@ -134,7 +123,7 @@ async def _owner(engine: Engine, candidate_id: UUID) -> Caller:
 
 
 async def _bill(settings: Settings, asked: argparse.Namespace) -> int:
-    async with _house(settings) as engine, engine.pool.everywhere() as db:
+    async with opened(settings) as engine, engine.pool.everywhere() as db:
         lines = await ledger.bill(db, utc_now() - timedelta(days=asked.days))
     for each in lines:
         print(

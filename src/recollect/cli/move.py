@@ -9,7 +9,8 @@ from time import monotonic
 from psycopg.conninfo import conninfo_to_dict
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.cli.backup import refuse_absent, say, settle, spoken, tables_of
+from recollect.cli.backup import say, settle, spoken, tables_of
+from recollect.cli.houses import refuse_absent
 from recollect.cli.urls import database_url, shown
 from recollect.compose import data_dir, open_database
 from recollect.dumps import CannotCopy, dump, find_tools, load, make_ready, open_snapshot

@@ -4,7 +4,7 @@ import argparse
 
 from recollect.cli.arguments import Commands
 from recollect.cli.houses import Verbs, state, table
-from recollect.engine import circles
+from recollect.engine import circles, tenants
 from recollect.engine.circles import Where
 from recollect.engine.core import Engine
 from recollect.engine.erase import Erased, Kind
@@ -33,8 +33,10 @@ def add(commands: Commands) -> None:
 
 
 async def _list(engine: Engine, asked: argparse.Namespace) -> str:
+    org = (await tenants.find_workspace(engine, asked.workspace)).org_id
+    logins = {each.id: each.login for each in await tenants.list_users(engine, None, within=org)}
     rows = [
-        (each.id, each.name, state(each.archived_at), ", ".join(str(one) for one in members))
+        (each.id, each.name, state(each.archived_at), ", ".join(logins[one] for one in members))
         for each, members in await circles.list_projects(engine, _where(asked))
     ]
     return table(("ID", "NAME", "STATE", "MEMBERS"), rows)

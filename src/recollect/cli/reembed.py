@@ -4,14 +4,13 @@ import argparse
 import asyncio
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.compose import open_database, open_engine
+from recollect.cli.houses import opened
 from recollect.engine.core import Engine
 from recollect.engine.maintain import survey
 from recollect.models.embed import Identity
 from recollect.settings import Settings
 from recollect.store import generations, identity
 from recollect.store.generations import Progress
-from recollect.store.migrate import migrate
 from recollect.worker import Worker
 
 _LOOK_SECONDS = 1.0
@@ -33,20 +32,18 @@ def add(commands: Commands) -> None:
 
 async def run(settings: Settings, _: argparse.Namespace) -> int:
     """Work on the vectors until all are there, showing how far it is."""
-    async with open_database(settings) as database:
-        await migrate(database.url)
-        async with open_engine(settings, database) as engine:
-            await survey(engine)
-            work = asyncio.create_task(Worker(engine, slots=2).run_until_empty())
-            while not work.done():
-                _show(await _progress(engine))
-                await asyncio.wait([work], timeout=_LOOK_SECONDS)
-            work.result()
-            found = await _progress(engine)
-            _show(found)
-            is_complete = await _has_moved(engine) and all(
-                each.state == "serving" and each.filled >= each.wanted for each in found
-            )
+    async with opened(settings) as engine:
+        await survey(engine)
+        work = asyncio.create_task(Worker(engine, slots=2).run_until_empty())
+        while not work.done():
+            _show(await _progress(engine))
+            await asyncio.wait([work], timeout=_LOOK_SECONDS)
+        work.result()
+        found = await _progress(engine)
+        _show(found)
+        is_complete = await _has_moved(engine) and all(
+            each.state == "serving" and each.filled >= each.wanted for each in found
+        )
     print("complete" if is_complete else "not complete: is the embedder up?")
     return 0 if is_complete else 1
 

@@ -3,8 +3,7 @@
 import argparse
 
 from recollect.cli.arguments import Commands, add_command
-from recollect.cli.houses import operator_in
-from recollect.compose import open_database, open_engine
+from recollect.cli.houses import opened, operator_in
 from recollect.domain import Caller, Ref
 from recollect.doors import refs
 from recollect.engine.core import Engine
@@ -12,7 +11,6 @@ from recollect.engine.segmentation import Rules
 from recollect.engine.segments import Planned, plan, resegment, segment_threads
 from recollect.engine.spaces import no_beat
 from recollect.settings import Settings
-from recollect.store.migrate import migrate
 
 
 def add(commands: Commands) -> None:
@@ -37,13 +35,11 @@ def add(commands: Commands) -> None:
 async def run(settings: Settings, asked: argparse.Namespace) -> int:
     """Show, or do it and show what came of it."""
     ref = refs.chat(asked.chat)
-    async with open_database(settings) as database:
-        await migrate(database.url)
-        async with open_engine(settings, database) as engine:
-            caller = await operator_in(engine, asked.workspace)
-            _show(await plan(engine, caller, ref, engine.segment_rules or Rules()))
-            if not asked.dry_run:
-                await _cut_anew(engine, caller, ref)
+    async with opened(settings) as engine:
+        caller = await operator_in(engine, asked.workspace)
+        _show(await plan(engine, caller, ref, engine.segment_rules or Rules()))
+        if not asked.dry_run:
+            await _cut_anew(engine, caller, ref)
     return 0
 
 
@@ -54,6 +50,8 @@ async def _cut_anew(engine: Engine, caller: Caller, ref: Ref) -> None:
 
 
 def _show(planned: list[Planned]) -> None:
+    if not planned:
+        print("no messages to cut")
     begin = 1
     for each in planned:
         end = begin + each.length - 1

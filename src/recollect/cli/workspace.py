@@ -3,7 +3,7 @@
 import argparse
 
 from recollect.cli.arguments import Commands
-from recollect.cli.houses import Verbs, table
+from recollect.cli.houses import Verbs, state, table
 from recollect.engine import tenants
 from recollect.engine.core import Engine
 from recollect.engine.erase import Erased
@@ -35,11 +35,19 @@ def add(commands: Commands) -> None:
 
 
 async def _list(engine: Engine, _: argparse.Namespace) -> str:
+    orgs = {each.id: each.name for each in await tenants.list_orgs(engine)}
     rows = [
-        (each.id, each.org_id, each.name, each.embedder or "-", "yes" if each.is_default else "")
+        (
+            each.id,
+            orgs[each.org_id],
+            each.name,
+            state(each.archived_at),
+            each.embedder or "-",
+            "yes" if each.is_default else "",
+        )
         for each in await tenants.list_workspaces(engine)
     ]
-    return table(("ID", "ORG", "NAME", "EMBEDDER", "DEFAULT"), rows)
+    return table(("ID", "ORG", "NAME", "STATE", "EMBEDDER", "DEFAULT"), rows)
 
 
 async def _create(engine: Engine, asked: argparse.Namespace) -> str:

@@ -23,6 +23,8 @@ async def org_named(db: Db, wanted: str | None, within: OrgId | None) -> Org:
     found = await identity.orgs(db, within)
     if len(found) == 1:
         return found[0]
+    if not found:
+        raise NotFound("org")
     raise Invalid("There is more than one org. Name it with `--org`.", field="org")
 
 

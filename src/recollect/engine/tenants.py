@@ -191,6 +191,7 @@ async def create_workspace(
 ) -> WorkspaceId:
     """A workspace of an org."""
     check_name(name)
+    _check_embedder(engine, embedder)
     async with engine.pool.everywhere() as db:
         owner = await org_named(db, org, within)
         if await identity.is_name_taken(db, owner.id, name):
@@ -242,8 +243,18 @@ async def delete_workspace(
 
 async def set_embedder(engine: Engine, wanted: str, embedder: str | None) -> None:
     """Give a workspace an embedder of the operator's; its vectors follow in the background."""
+    _check_embedder(engine, embedder)
     async with engine.pool.everywhere() as db:
         await identity.set_embedder(db, (await workspace_named(db, wanted, None)).id, embedder)
+
+
+def _check_embedder(engine: Engine, name: str | None) -> None:
+    if name is not None and not engine.embedders.has(name):
+        raise Invalid(
+            "No embedder of that name is configured: `[embedders.NAME]` in the settings file makes "
+            "one known, and `builtin` always is.",
+            field="embedder",
+        )
 
 
 async def invite_to_workspace(

@@ -28,6 +28,10 @@ class Embedders:
             raise Unavailable("embedder")
         return self._named[name]
 
+    def has(self, name: str) -> bool:
+        """Whether a workspace may choose an embedder by this name."""
+        return name in self._named
+
     def of(self, identity: Identity) -> Embedder:
         """The embedder whose vectors a generation holds, for as long as that generation serves."""
         if identity not in self._by_identity:
