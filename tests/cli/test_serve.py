@@ -90,8 +90,16 @@ def test_a_port_in_use_is_named_before_anything_is_made(desk: Path) -> None:
 
     assert (refused.code, refused.out) == (1, "")
     assert f"Cannot listen on `127.0.0.1:{port}`" in refused.err
-    assert "--port" in refused.err
+    assert "Stop what is there or choose another `--port`." in refused.err
     assert not (desk / "data").exists()
+
+
+def test_an_address_of_another_machine_is_refused_with_what_to_do(desk: Path) -> None:
+    # 192.0.2.0/24 is for documents: no machine has it.
+    refused = recollect("serve", "--host", "192.0.2.1", "--data-dir", desk / "data")
+
+    assert (refused.code, refused.out) == (1, "")
+    assert "Choose an address of this machine with `--host`" in refused.err
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 from collections.abc import Generator
@@ -21,6 +22,8 @@ from recollect.store.migrate import migrate
 # broken off then.
 _LEAVE_SECONDS = 10
 _WRITE_SECONDS = 5
+
+_ELSEWHERE = "Choose an address of this machine with `--host`, and a `--port` you may open."
 
 
 def add(commands: Commands) -> None:
@@ -67,9 +70,10 @@ def _listen(settings: Settings) -> socket.socket:
         listening.bind((settings.host, settings.port))
     except OSError as error:
         listening.close()
+        is_taken = error.errno == errno.EADDRINUSE
+        todo = "Stop what is there or choose another `--port`." if is_taken else _ELSEWHERE
         raise Invalid(
-            f"Cannot listen on `{settings.host}:{settings.port}`: {error.strerror}. "
-            "Stop what is there or choose another `--port`."
+            f"Cannot listen on `{settings.host}:{settings.port}`: {error.strerror}. {todo}"
         ) from error
     return listening
 
