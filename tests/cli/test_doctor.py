@@ -9,8 +9,9 @@ import psycopg
 from cli_support import recollect
 
 from recollect.cli.doctor import Finding, examine
-from recollect.settings import Endpoint, Settings
+from recollect.settings import Endpoint, Settings, Upstream
 from tests.support.database import TestDatabases
+from tests.support.live import speaking
 from tests.support.running import Running
 
 
@@ -168,6 +169,25 @@ def test_an_embedder_that_does_not_answer_fails(databases: TestDatabases) -> Non
     assert report["workspaces"].state == "ok"
 
 
+def test_a_chat_endpoint_is_asked_for_its_models(databases: TestDatabases) -> None:
+    url = databases.clone()
+    with speaking() as endpoint:
+        endpoint.models, endpoint.key = ["small", "large"], "Bearer good"
+        well, absent, barred = (
+            found(Settings(database_url=url, chat_url=endpoint.url, chat_key=key, chat_model=model))
+            for key, model in (("good", "small"), ("good", "huge"), ("bad", "small"))
+        )
+    gone = found(Settings(database_url=url, upstreams={"lab": Upstream(endpoint.url)}))
+
+    assert well["chat"] == Finding("chat", "ok", f"small at {endpoint.url}, 2 listed")
+    assert (absent["chat"].state, absent["chat"].todo) == ("warn", "it lists large, small")
+    assert absent["chat"].says == f"{endpoint.url} does not list the model `huge`"
+    assert barred["chat"].state == gone["chat lab"].state == "FAIL"
+    assert barred["chat"].says.endswith("Status 401.")
+    assert "chat" not in gone
+    assert found(Settings(database_url=url))["chat"].state == "ok"
+
+
 def test_S101_an_address_beyond_this_machine_warns(databases: TestDatabases) -> None:
     address = found(Settings(database_url=databases.clone(), host="0.0.0.0"))["address"]
 
@@ -189,10 +209,10 @@ def test_a_settings_file_with_keys_that_others_can_read_warns(
     desk: Path, databases: TestDatabases
 ) -> None:
     file = desk / "house.toml"
-    file.write_text("metrics_key = 'secret'\n")
+    file.write_text("chat_key = 'secret'\n")
     file.chmod(0o644)
 
-    settings = Settings(database_url=databases.clone(), metrics_key="secret")
+    settings = Settings(database_url=databases.clone(), chat_key="secret")
     report = {each.check: each for each in asyncio.run(examine(settings, file))}
 
     assert (report["settings file"].state, report["settings file"].todo) == (

@@ -164,6 +164,8 @@ class Endpoint:
         self.otherwise: Script = Say()
         self.models = ["m1"]
         self.owner = "up"
+        # Whose list it is: shown only to who sends this header, where there is one.
+        self.key: str | None = None
         self.url = ""
         self.hung_up = threading.Event()
 
@@ -180,7 +182,7 @@ class Endpoint:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        if scope["path"].endswith("/models"):
+        if scope["path"].endswith("/models") and self.key in (None, headers.get("authorization")):
             listed = {
                 "object": "list",
                 "data": [
@@ -189,6 +191,9 @@ class Endpoint:
                 ],
             }
             await _send(send, 200, "application/json", {}, [json.dumps(listed).encode()])
+            return
+        if scope["path"].endswith("/models"):
+            await _send(send, 401, "application/json", {}, [b"{}"])
             return
         asked = Asked(scope["path"], headers, body, (scope["client"][0], scope["client"][1]))
         self.asked.append(asked)

@@ -26,7 +26,9 @@ from recollect.dumps import (
 )
 from recollect.errors import Failure, Unavailable
 from recollect.logs import configure_logging
-from recollect.models.assemble import BUILTIN, assemble
+from recollect.models import librarian
+from recollect.models.assemble import BUILTIN, assemble, assemble_chats
+from recollect.models.chat import Route
 from recollect.models.embed import Embedder, Purpose
 from recollect.models.lazy import LazyBuiltin
 from recollect.models.weights import MODEL, WeightsMissing, find_weights
@@ -91,6 +93,7 @@ async def examine(settings: Settings, file: Path) -> list[Finding]:
         (_aside(_disk(settings)), "disk"),
         (_weights(settings), "weights"),
         (_embedders(settings), "embedder"),
+        (_chats(settings), "chat"),
     ):
         found += await _isolated(name, check)
     return found + await _database(settings)
@@ -143,8 +146,15 @@ def _said(error: Exception) -> str:
 def _settings_file(settings: Settings, path: Path) -> Iterator[Finding]:
     if not path.exists():
         return
-    secrets = (settings.database_url, settings.embedding_key, settings.metrics_key)
-    if path.stat().st_mode & 0o077 and (any(secrets) or settings.embedders):
+    secrets = (
+        settings.database_url,
+        settings.embedding_key,
+        settings.chat_key,
+        settings.metrics_key,
+        settings.embedders,
+        settings.upstreams,
+    )
+    if path.stat().st_mode & 0o077 and any(secrets):
         yield Finding(
             "settings file",
             WARN,
@@ -262,6 +272,37 @@ async def _embeds(name: str, embedder: Embedder) -> Finding:
         )
     took = (time.perf_counter() - began) * 1000
     return Finding(name, OK, f"{who}, {len(vector)} dimensions, {took:.0f} ms")
+
+
+async def _chats(settings: Settings) -> Findings:
+    chats = assemble_chats(settings)
+    try:
+        if not chats.upstreams:
+            says = f"{librarian.NAME}, which is no language model"
+            yield Finding("chat", OK, f"{says}; RECOLLECT_CHAT_URL brings one")
+        for name, route in chats.upstreams.items():
+            url = settings.upstreams[name].url if name else settings.chat_url
+            yield await _chats_at(f"chat {name}".rstrip(), shown(url or ""), route)
+    finally:
+        await chats.aclose()
+
+
+async def _chats_at(name: str, where: str, route: Route) -> Finding:
+    try:
+        async with asyncio.timeout((_PATIENCE / 3).total_seconds()):
+            told = await route.chat.get("/models")
+        models = [each["id"] for each in told["data"]]
+    except (TimeoutError, Failure) as error:
+        said = _said(error) if isinstance(error, Failure) else "it is silent"
+        todo = "check its address and its key; until it answers, chats fail and memories do not"
+        return Finding(name, FAIL, f"{where} does not list its models: {said}", todo)
+    except (LookupError, TypeError):
+        todo = "does its address end as its maker says, mostly in `/v1`?"
+        return Finding(name, WARN, f"{where} answers, but not with a list of models", todo)
+    if route.model and route.model not in models:
+        says = f"{where} does not list the model `{route.model}`"
+        return Finding(name, WARN, says, f"it lists {', '.join(sorted(map(str, models))[:5])}")
+    return Finding(name, OK, f"{route.model or 'any model'} at {where}, {len(models)} listed")
 
 
 async def _database(settings: Settings) -> list[Finding]:

@@ -3,6 +3,8 @@
 from recollect.errors import Unavailable
 
 SERVICE = "chat model"
+# With these it refuses this server, not the request: what it says of that is the operator's.
+HIDDEN = frozenset({401, 403, 407})
 
 
 class TooSlow(Unavailable):
@@ -10,6 +12,7 @@ class TooSlow(Unavailable):
 
     def __init__(self) -> None:
         super().__init__(SERVICE)
+        self.message = "The chat model did not answer in time."
 
 
 class NotUnderstood(Unavailable):
@@ -17,3 +20,4 @@ class NotUnderstood(Unavailable):
 
     def __init__(self) -> None:
         super().__init__(SERVICE)
+        self.message = "The chat model sent what is no answer, or not a whole one."

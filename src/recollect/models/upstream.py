@@ -9,7 +9,7 @@ import structlog
 
 from recollect.errors import Unavailable
 from recollect.models.chat import Answer
-from recollect.models.faults import SERVICE, TooSlow
+from recollect.models.faults import HIDDEN, SERVICE, TooSlow
 from recollect.models.remote import Circuit, http_url
 from recollect.settings import Upstream
 
@@ -73,7 +73,8 @@ class UpstreamChat:
         try:
             await response.aread()
             if not response.is_success:
-                raise Unavailable(SERVICE)
+                # The reason is for whoever runs `recollect doctor`; clients see none.
+                raise Unavailable(SERVICE) from Exception(f"Status {response.status_code}.")
             return response.json()
         except (httpx2.HTTPError, ValueError):
             raise Unavailable(SERVICE) from None
@@ -114,6 +115,8 @@ class UpstreamChat:
             else:
                 # Whatever it says, it is there: its refusals are between it and the client.
                 self._circuit.succeeded()
+                if response.status_code in HIDDEN or not 200 <= response.status_code < 500:
+                    _log.warning("upstream.refused", status=response.status_code)
                 return response
         raise AssertionError  # the last attempt returned or raised
 

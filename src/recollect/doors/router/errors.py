@@ -23,6 +23,8 @@ from recollect.errors import (
 from recollect.models.faults import SERVICE, NotUnderstood, TooSlow
 
 _MASKED = "Something went wrong on our side."
+# Whoever tries an example with a model's name in it, and has configured none, should learn why.
+_MODELS = " `GET /v1/models` lists those there are; `RECOLLECT_CHAT_URL` brings others."
 
 
 class ErrorBody(BaseModel):
@@ -57,7 +59,8 @@ def answer(failure: Failure | Exception) -> Reply:
             return _reply(403, "scope_insufficient", failure, kind="permission_error")
         case NotFound():
             code = f"{failure.thing.replace(' ', '_')}_not_found"
-            return _reply(404, code, failure, param=failure.thing)
+            todo = _MODELS if failure.thing == "model" else ""
+            return _reply(404, code, failure, param=failure.thing, todo=todo)
         case NoRoute():
             code = "not_found" if failure.status == 404 else "method_not_allowed"
             return _reply(failure.status, code, failure, failure.headers)
@@ -95,9 +98,10 @@ def _reply(
     kind: str = "invalid_request_error",
     *,
     param: str | None = None,
+    todo: str = "",
 ) -> Reply:
     error: dict[str, Any] = {
-        "message": failure.message if failure else _MASKED,
+        "message": failure.message + todo if failure else _MASKED,
         "type": kind,
         "param": param,
         "code": code,

@@ -17,6 +17,7 @@ from recollect.engine.turn import Begun, Piece, Ran, Sink
 from recollect.errors import Failure
 from recollect.logs import frames
 from recollect.models import sse
+from recollect.models.faults import HIDDEN
 from recollect.tasks import end
 
 Object = dict[str, Any]
@@ -155,8 +156,12 @@ class ChatSink(ClosingSink):
     async def refused(self, begun: Begun, body: bytes) -> None:
         """The upstream's own words, unless they are about our credentials or itself."""
         headers = downward(begun)
-        if begun.status in {401, 403, 407} or begun.status >= 500 or begun.status < 400:
-            await self._line.answer(502, headers, _refusal("The chat model failed."))
+        if begun.status in HIDDEN:
+            told = _refusal("The chat model does not accept this server's key.")
+            await self._line.answer(502, headers, told)
+        elif begun.status >= 500 or begun.status < 400:
+            told = _refusal(f"The chat model failed with status {begun.status}.")
+            await self._line.answer(502, headers, told)
         elif _is_object(body):
             await self._line.answer(begun.status, headers, body)
         else:
