@@ -176,15 +176,23 @@ def _is_local(host: str) -> bool:
 
 
 def _not_found() -> Response:
-    return JSONResponse({"error": "There is nothing here."}, 404)
+    return _told(404, "not_found", "There is nothing here. `/docs` lists what there is.")
 
 
 async def _no_route(_: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
-    return JSONResponse(
-        {"error": "There is nothing here."}, status, dict(getattr(error, "headers", None) or {})
-    )
+    if getattr(error, "status_code", 404) != 405:
+        return _not_found()
+    told = _told(405, "method_not_allowed", "Not with this method.")
+    told.headers.update(dict(getattr(error, "headers", None) or {}))
+    return told
 
 
 async def _bug(_: Request, __: Exception) -> Response:
-    return JSONResponse({"error": "Something went wrong on our side."}, 500)
+    return _told(500, "server_error", "Something went wrong on our side.")
+
+
+def _told(status: int, code: str, message: str) -> Response:
+    """Behind no door: as the clients read it that come looking for more of their `/v1`."""
+    kind = "server_error" if status == 500 else "invalid_request_error"
+    error = {"message": message, "type": kind, "param": None, "code": code}
+    return JSONResponse({"error": error}, status)

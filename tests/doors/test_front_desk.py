@@ -42,6 +42,21 @@ async def test_N01_a_key_opens_the_door_in_either_header(visitor: Visitor, serve
     assert [answer.status_code for answer in answers] == [200] * 4
 
 
+async def test_a_key_in_a_header_nobody_reads_here_is_told_its_place(
+    visitor: Visitor, server: Server
+) -> None:
+    async with visit(server) as http:
+        answers = [
+            await http.get(path, headers={"X-API-Key": visitor.key})
+            for path in ("/v1/models", "/api/v1/memories")
+        ]
+
+    assert [answer.status_code for answer in answers] == [401, 401]
+    for answer in answers:
+        said = answer.json()["error"]["message"]
+        assert said == "Here the key travels as `Authorization: Bearer`."
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -407,7 +407,8 @@ async def test_what_lies_behind_no_door_is_nowhere(visitor: Visitor) -> None:
     answers = {path: await visitor.http.get(f"http://recollect.test{path}") for path in paths}
 
     told = {path: (answer.status_code, answer.json()) for path, answer in answers.items()}
-    assert told == dict.fromkeys(paths, (404, {"error": "There is nothing here."}))
+    nowhere = problem("not_found", "There is nothing here. `/docs` lists what there is.")
+    assert told == dict.fromkeys(paths, (404, nowhere))
 
 
 OUT_OF_BOUNDS: list[tuple[str, Any]] = [

@@ -183,7 +183,7 @@ class Front:
             strict_json.read(body)
         token = visit.headers.get("idempotency-key")
         if caller is None or token is None or visit.scope["method"] not in _REPEATABLE:
-            await _enter(door, visit, caller, _replay(body, receive), visit.send)
+            await _enter(door, visit, caller, replay(body, receive), visit.send)
         else:
             await self._enter_once(door, visit, caller, body, receive, token)
 
@@ -204,7 +204,10 @@ class Front:
     async def _look_at(self, door: Door, visit: "_Visit") -> Caller:
         if door.recognise:
             return await door.recognise(visit.scope["method"], visit.headers)
-        return await self._ring.recognise(door.credential(visit.headers))
+        credential = door.credential(visit.headers)
+        if credential is None and visit.headers.get("x-api-key"):
+            raise Unauthenticated("Here the key travels as `Authorization: Bearer`.")
+        return await self._ring.recognise(credential)
 
     async def _enter_once(
         self,
@@ -225,7 +228,7 @@ class Front:
         copy = _Copy(visit.send)
         answer = None
         try:
-            await _enter(door, visit, begun, _replay(body, receive), copy.send)
+            await _enter(door, visit, begun, replay(body, receive), copy.send)
             # A request that failed did nothing: mended, it shall have its chance. So shall one
             # whose stream broke off: half an answer is none to repeat.
             if copy.status < 400 and copy.is_whole and not visit.scope["state"].get(BROKEN):
@@ -236,7 +239,7 @@ class Front:
             await asyncio.shield(end_once(self._engine, begun, answer, is_secret=is_secret))
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def replay(body: bytes, receive: Receive) -> Receive:
     """The body that was read, in one piece; after it whatever else comes, such as a goodbye."""
     is_given = False
 

@@ -240,6 +240,18 @@ async def test_broken_json_is_a_parse_error(server: Server, key: str) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32700)
 
 
+@pytest.mark.parametrize("body", ["", "{}", "[]", '"hello"', '{"jsonrpc": "2.0", "id": []}'])
+async def test_what_is_no_message_is_refused_in_our_words(
+    server: Server, key: str, body: str
+) -> None:
+    async with server.running(), near(server, key) as http:
+        answer = await http.post("/mcp", content=body, headers={"content-type": "application/json"})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == -32600
+    assert answer.json()["error"]["message"].startswith("The body must be one JSON-RPC 2.0 message")
+
+
 async def test_S97_a_bug_in_a_tool_is_masked_and_logged_without_text(
     server: Server,
     key: str,

@@ -4,17 +4,20 @@ import asyncio
 from collections.abc import Sequence
 from contextvars import ContextVar
 
+import mcp_types as protocol
 from fastapi import Request, Response
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.domain import Caller
-from recollect.doors.front import MIB, Door, key_or_bearer
+from recollect.doors.front import MIB, Door, key_or_bearer, replay
 from recollect.doors.furnish import KEY_OR_BEARER, furnish, new_app, new_router
 from recollect.doors.tools.errors import ErrorObject, answer_mcp
 from recollect.doors.tools.mcp_server import mcp_server
 from recollect.engine.core import Engine
+from recollect.errors import Invalid
 
 MOST_BYTES = 4 * MIB
 
@@ -56,9 +59,11 @@ class Mcp:
             is_open.set()
             await asyncio.Event().wait()
 
-    async def _speak(self, _: Request) -> Response:
+    async def _speak(self, request: Request) -> Response:
         """One JSON-RPC message."""
-        return _Handed(self._hand_on)
+        body = await request.body()
+        _check(body)
+        return _Handed(self._hand_on, body)
 
     async def _hand_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         token = _asking.set(scope["state"]["caller"])
@@ -69,14 +74,26 @@ class Mcp:
 
 
 class _Handed(Response):
-    """An answer that another application writes."""
+    """An answer that another application writes to a body that was read."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, read: bytes) -> None:
         super().__init__()
         self._app = app
+        self._read = read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+        await self._app(scope, replay(self._read, receive), send)
+
+
+def _check(body: bytes) -> None:
+    """Raise where it is no message of the protocol: the SDK would answer with its own innards."""
+    try:
+        protocol.jsonrpc_message_adapter.validate_json(body)
+    except ValidationError:
+        raise Invalid(
+            "The body must be one JSON-RPC 2.0 message, such as "
+            '`{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}`.'
+        ) from None
 
 
 async def _whoever_asks() -> Caller:
