@@ -41,7 +41,7 @@ SAID_AT = datetime(2026, 3, 4, 9, 30, tzinfo=UTC)
         ("I’m a nurse in Leeds.", "The user is a nurse in Leeds.", "fact"),
         (
             "I need a gym close to my office.",
-            "The user needs a gym close to the user's office.",
+            "The user needs a gym close to their office.",
             "goal",
         ),
         ("I'd like to learn Spanish.", "The user would like to learn Spanish.", "goal"),
@@ -234,6 +234,20 @@ def test_orders_wait_for_a_person_and_advice_does_not() -> None:
         ("I am allergic to peanuts.", "The user is allergic to peanuts."),
         ("My sister lives in Lisbon.", "The user's sister lives in Lisbon."),
         ("The office is in Bonn.", "The office is in Bonn."),
+        ("I take my tea without milk", "The user takes their tea without milk."),
+        ("I use Money Forward ME; it suits me.", "The user uses Money Forward ME; it suits them."),
+        ("I cut my hair myself.", "The user cut their hair themselves."),
+        ("My brother sold my car.", "The user's brother sold the user's car."),
+        (
+            "My sister gave me a cat and asked me to feed it.",
+            "The user's sister gave the user a cat and asked them to feed it.",
+        ),
+        ("The red bike is mine.", "The red bike is the user's."),
+        ("I swapped his bike for mine.", "The user swapped his bike for theirs."),
+        (
+            "My wife is Norwegian, so I learn it with my son.",
+            "The user's wife is Norwegian, so the user learns it with their son.",
+        ),
     ],
 )
 def test_what_somebody_says_of_themselves_is_retold_and_the_rest_is_not(

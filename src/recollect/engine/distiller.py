@@ -70,7 +70,7 @@ def distilled(text: str, said_at: datetime) -> list[Candidate]:
         if rule is None:
             continue
         content = third_person(dated(sentence, said_at))
-        if content.casefold() in seen or not _stands_alone(content):
+        if content.casefold() in seen or not _stands_alone(content, sentence):
             continue
         seen.add(content.casefold())
         found.append(Candidate(content, rule.category, quote, rule.slot, _brief(content)))
@@ -91,7 +91,7 @@ def concluded(text: str) -> list[Candidate]:
         Candidate(sentence[:LONGEST], "fact", sentence, None, _brief(sentence))
         for sentence in main_sentences(text, _MOST_CONCLUSIONS)
         if len(sentence.split()) >= _FEWEST_WORDS
-        and _stands_alone(sentence)
+        and _stands_alone(sentence, sentence)
         and not _OF_THE_MODEL.search(sentence)
     ]
 
@@ -130,9 +130,12 @@ _POINTS = re.compile(r"\b(?:this|that|it|these|those|them)(?: \w+ed)?[.!,;”]*$
 _SHORT = 9
 
 
-def _stands_alone(sentence: str) -> bool:
-    """Whether it can be understood without what came before it."""
-    is_pointing = len(sentence.split()) <= _SHORT and bool(_POINTS.search(sentence))
+def _stands_alone(sentence: str, said: str) -> bool:
+    """Whether it can be understood without what came before it.
+
+    `said` is the same before it was retold: there, "them" is not whoever says it.
+    """
+    is_pointing = len(sentence.split()) <= _SHORT and bool(_POINTS.search(said))
     return not is_pointing and not _STARTS_LOOSE.match(sentence)
 
 

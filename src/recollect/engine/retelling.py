@@ -37,11 +37,15 @@ _PERSONS = [
     (r"\bI don't\b|\bI do not\b", "{who} does not"),
     (r"\bI do\b", "{who} does"),
     (r"\bI was\b", "{who} was"),
-    (r"\bmyself\b", "themselves"),
-    (r"\bmine\b", "theirs"),
-    (r"\bmy\b", "{who}'s"),
-    (r"\bme\b", "{who}"),
 ]
+# Once a sentence has named the user, the rest is theirs; before that it says whose, or "my brother
+# sold my car" would be about the brother's. A second *I* stays "the user": "they" is anybody who
+# was named meanwhile.
+_OWN = re.compile(r"\b(?:(?i:myself|mine|my)|[Mm]e)\b")
+_NAMES_USER = re.compile(r"\b(?:I|[Mm]e)\b")
+_THEIR_OWN = {"my": "their", "mine": "theirs", "me": "them", "myself": "themselves"}
+_WHOSE = {"my": "{who}'s", "mine": "{who}'s", "me": "{who}", "myself": "themselves"}
+_SENTENCES = re.compile(r".+?(?:[.!?]\s+|$)", re.DOTALL)
 _VERB = re.compile(
     r"\bI((?: (?:\w+ly|also|just|still|now|always|never|usually|really|often))*) "
     r"(\w+(?:'\w+)?)\b"
@@ -76,6 +80,7 @@ def third_person(sentence: str) -> str:
     if not _THEIR_WORDS.search(sentence):
         told = sentence[:1].upper() + sentence[1:].rstrip(".!")
         return f"{_WHO} said: “{told}.”"
+    sentence = "".join(_with_owners(each) for each in _SENTENCES.findall(sentence))
     for said, told in _PERSONS:
         sentence = re.sub(said, told.format(who=_WHO), sentence, flags=re.IGNORECASE)
     sentence = _VERB.sub(lambda match: f"{_WHO}{match[1]} {_conjugated(match[2])}", sentence)
@@ -84,6 +89,16 @@ def third_person(sentence: str) -> str:
     sentence = re.sub(rf"(?<=[\w,;:]\s){_WHO}", _WHO.lower(), sentence)
     sentence = sentence[:1].upper() + sentence[1:]
     return sentence.rstrip(".!") + "."
+
+
+def _with_owners(sentence: str) -> str:
+    named = _NAMES_USER.search(sentence)
+
+    def told(match: re.Match[str]) -> str:
+        words = _THEIR_OWN if named and named.start() < match.start() else _WHOSE
+        return words[match[0].lower()].format(who=_WHO)
+
+    return _OWN.sub(told, sentence)
 
 
 def _conjugated(verb: str) -> str:
