@@ -11,7 +11,7 @@ from psycopg import sql
 
 from recollect.domain import Caller, Right
 from recollect.engine.core import Engine
-from recollect.engine.erase import read_receipt, verify
+from recollect.engine.erase_receipts import read_receipt, verify
 from recollect.engine.keys import create_key
 from recollect.server import Server
 from tests.support.alumia import colleague

@@ -14,18 +14,9 @@ from recollect.domain import Caller, parse_ref
 from recollect.engine import circles, tenants
 from recollect.engine.circles import Where
 from recollect.engine.core import Engine
-from recollect.engine.erase import (
-    Kind,
-    Target,
-    erase,
-    get_receipt,
-    read_receipt,
-    target_circle,
-    target_thread,
-    target_user,
-    targets_of,
-    verify,
-)
+from recollect.engine.erase import erase
+from recollect.engine.erase_receipts import get_receipt, read_receipt, targets_of, verify
+from recollect.engine.erase_targets import Kind, Target, target_circle, target_thread, target_user
 from recollect.engine.keys import create_key, hash_password
 from recollect.engine.learn import distil_lessons, keep_ready
 from recollect.engine.learning import Said, learn_from, lesson_of

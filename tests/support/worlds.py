@@ -30,7 +30,8 @@ from recollect.engine import circles
 from recollect.engine.circles import Where
 from recollect.engine.core import Engine
 from recollect.engine.documents import NewDocument, add_document
-from recollect.engine.erase import Kind, Target, erase
+from recollect.engine.erase import erase
+from recollect.engine.erase_targets import Kind, Target
 from recollect.engine.keys import create_key
 from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.records import FORMAT

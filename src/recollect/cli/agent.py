@@ -9,7 +9,8 @@ from recollect.domain import ProjectId
 from recollect.engine import circles
 from recollect.engine.circles import Where
 from recollect.engine.core import Engine
-from recollect.engine.erase import Erased, Kind
+from recollect.engine.erase import Erased
+from recollect.engine.erase_targets import Kind
 from recollect.store.projects import Agent
 
 

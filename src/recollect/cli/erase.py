@@ -8,8 +8,9 @@ from recollect.cli.arguments import Commands, add_command
 from recollect.cli.houses import opened, read_file, removed, sure
 from recollect.domain import THREAD_PREFIXES, parse_ref
 from recollect.engine import erase as erasing
+from recollect.engine import erase_receipts, erase_targets
 from recollect.engine.core import Engine
-from recollect.engine.erase import Kind, Target
+from recollect.engine.erase_targets import Kind, Target
 from recollect.engine.tenants import find_workspace
 from recollect.settings import Settings
 
@@ -88,18 +89,18 @@ def _verb(
 
 
 async def _user(engine: Engine, asked: argparse.Namespace) -> list[Target]:
-    return [await erasing.target_user(engine, asked.wanted)]
+    return [await erase_targets.target_user(engine, asked.wanted)]
 
 
 async def _thread(engine: Engine, asked: argparse.Namespace) -> list[Target]:
     place = await find_workspace(engine, asked.workspace)
     ref = parse_ref(asked.wanted, *THREAD_PREFIXES)
-    return [await erasing.target_thread(engine, place.id, place.org_id, ref, asked.wanted)]
+    return [await erase_targets.target_thread(engine, place.id, place.org_id, ref, asked.wanted)]
 
 
 async def _key(engine: Engine, asked: argparse.Namespace) -> list[Target]:
     place = await find_workspace(engine, asked.workspace)
-    owner = await erasing.find_owner(engine, asked.user, place.org_id)
+    owner = await erase_targets.find_owner(engine, asked.user, place.org_id)
     return [Target(Kind.KEY, place.org_id, [place.id], text=asked.wanted, owner_id=owner)]
 
 
@@ -109,5 +110,5 @@ async def _subject(engine: Engine, asked: argparse.Namespace) -> list[Target]:
 
 
 async def _again(engine: Engine, asked: argparse.Namespace) -> list[Target]:
-    receipt = erasing.read_receipt(read_file(asked.wanted))
-    return await erasing.targets_of(engine, receipt)
+    receipt = erase_receipts.read_receipt(read_file(asked.wanted))
+    return await erase_receipts.targets_of(engine, receipt)

@@ -7,7 +7,8 @@ from recollect.cli.houses import Verbs, state, table
 from recollect.engine import circles, tenants
 from recollect.engine.circles import Where
 from recollect.engine.core import Engine
-from recollect.engine.erase import Erased, Kind
+from recollect.engine.erase import Erased
+from recollect.engine.erase_targets import Kind
 
 
 def add(commands: Commands) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 from recollect.cli.arguments import Commands, add_command
 from recollect.cli.houses import opened, read_file
 from recollect.engine.core import Engine
-from recollect.engine.erase import get_receipt, read_receipt, verify
+from recollect.engine.erase_receipts import get_receipt, read_receipt, verify
 from recollect.settings import Settings
 
 

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from recollect.domain import AgentId, Caller, OrgId, ProjectId, UserId, WorkspaceId
 from recollect.engine.core import Engine
-from recollect.engine.erase import Erased, Kind, erase, target_circle
+from recollect.engine.erase import Erased, erase
+from recollect.engine.erase_targets import Kind, target_circle
 from recollect.engine.named import agent_named, project_named, user_named
 from recollect.engine.tenants import check_archived, check_name, find_workspace
 from recollect.errors import Conflict, NotFound

@@ -13,7 +13,8 @@ from datetime import datetime
 
 from recollect.domain import OrgId, UserId, WorkspaceId
 from recollect.engine.core import Engine
-from recollect.engine.erase import Erased, Kind, Target, erase, target_org, target_user
+from recollect.engine.erase import Erased, erase
+from recollect.engine.erase_targets import Kind, Target, target_org, target_user
 from recollect.engine.keys import check_password, hash_password
 from recollect.engine.named import org_named, user_named, workspace_named
 from recollect.errors import Conflict, Invalid, NotFound

@@ -15,12 +15,12 @@ from recollect.doors.front import Door, key_or_bearer
 from recollect.doors.furnish import KEY_OR_BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.statebase import administration_wire as wire
 from recollect.doors.statebase.errors import ErrorObject, answer
-from recollect.engine import administration, circles, tenants
+from recollect.engine import administration, circles, erase_receipts, erase_targets, tenants
 from recollect.engine import erase as erasing
 from recollect.engine.administration import Admin, administer, note
 from recollect.engine.circles import Where
 from recollect.engine.core import Engine
-from recollect.engine.erase import Kind, Target
+from recollect.engine.erase_targets import Kind, Target
 from recollect.errors import Denied
 
 PREFIXES = ("/v1/admin",)
@@ -414,13 +414,13 @@ async def erase(engine: EngineOf, admin: AdminOf, body: wire.NewErasure) -> wire
 async def _target(engine: Engine, admin: Admin, body: wire.NewErasure) -> Target:
     kind = body.kind
     if kind is Kind.USER:
-        return await erasing.target_user(engine, body.user or "", admin.org_id)
+        return await erase_targets.target_user(engine, body.user or "", admin.org_id)
     place = await tenants.find_workspace(engine, body.workspace or admin.workspace, admin.org_id)
     if kind is Kind.THREAD:
         name = body.session or ""
         ref = parse_ref(name, *THREAD_PREFIXES)
-        return await erasing.target_thread(engine, place.id, place.org_id, ref, name)
-    owner = await erasing.find_owner(engine, body.user, admin.org_id)
+        return await erase_targets.target_thread(engine, place.id, place.org_id, ref, name)
+    owner = await erase_targets.find_owner(engine, body.user, admin.org_id)
     text = body.key or body.subject
     return Target(kind, place.org_id, [place.id], text=text, owner_id=owner)
 
@@ -428,18 +428,18 @@ async def _target(engine: Engine, admin: Admin, body: wire.NewErasure) -> Target
 @router.get("/v1/admin/erasures")
 async def list_erasures(engine: EngineOf, admin: AdminOf) -> wire.ReceiptList:
     """The receipts of the org, oldest first."""
-    return wire.ReceiptList(data=await erasing.list_receipts(engine, admin.org_id))
+    return wire.ReceiptList(data=await erase_receipts.list_receipts(engine, admin.org_id))
 
 
 @router.get("/v1/admin/erasures/{receipt}")
 async def get_erasure(engine: EngineOf, admin: AdminOf, receipt: UUID) -> wire.ErasureObject:
     """One receipt."""
-    found = await erasing.get_receipt(engine, admin.org_id, receipt)
+    found = await erase_receipts.get_receipt(engine, admin.org_id, receipt)
     return wire.ErasureObject(kind=found["kind"], counts=found["counts"], receipt=found)
 
 
 @router.post("/v1/admin/erasures/{receipt}/verify")
 async def verify_erasure(engine: EngineOf, admin: AdminOf, receipt: UUID) -> wire.Verdict:
     """Check that nothing of it is there."""
-    found = await erasing.get_receipt(engine, admin.org_id, receipt)
-    return wire.from_verified(await erasing.verify(engine, found))
+    found = await erase_receipts.get_receipt(engine, admin.org_id, receipt)
+    return wire.from_verified(await erase_receipts.verify(engine, found))

@@ -11,7 +11,9 @@ from recollect.doors.values import Body, Label, Parameters, Time, iso
 from recollect.engine.administration import KeyRecord, MakeKey
 from recollect.engine.administration import NewKey as MadeKey
 from recollect.engine.circles import Agent, Project
-from recollect.engine.erase import Erased, Kind, Verified
+from recollect.engine.erase import Erased
+from recollect.engine.erase_receipts import Verified
+from recollect.engine.erase_targets import Kind
 from recollect.engine.tenants import NewUser, Org, User, Workspace
 from recollect.errors import Invalid
 
