@@ -38,6 +38,9 @@ _SETTINGS = {
     "synchronous_commit": "on",
     "password_encryption": "scram-sha-256",
     "jit": "off",
+    # What was in its memory is read back after a restart, in the background: without that the first
+    # hundreds of searches in a large workspace take longer.
+    "shared_preload_libraries": "pg_prewarm",
     # Plans for tables never analysed are poor; a new house shall not wait a minute for good ones.
     "autovacuum_naptime": "10s",
     "autovacuum_work_mem": "64MB",  # else as much as building an index may take, for each worker

@@ -1,6 +1,6 @@
 """Searching by meaning, word and link at once, and browsing; every result can say why."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -205,6 +205,10 @@ class _Lists:
         return list(dict.fromkeys(heads))
 
 
+# How nearly two memories say the same, 0 to 1.
+_Likeness = Callable[[MemoryId, MemoryId], float]
+
+
 class _Quest:
     """One hybrid search within its transaction."""
 
@@ -352,13 +356,14 @@ class _Quest:
             )
         weights = weigh(clues, typical, self._ask.query)
         order = in_order(clues, weights)
-        if self._asked is None or len(order) < 2:
-            return order
         head, tail = order[:_CURATED], order[_CURATED:]
-        likeness = await self._likeness([clue.memory_id for clue in head], self._asked)
+        said = [clue.memory_id for clue in head if clue.is_said]
+        if self._asked is None or len(said) < 2:
+            return order
+        likeness = await self._likeness(said, self._asked)
 
         def are_alike(one: MemoryId, other: MemoryId) -> bool:
-            return likeness.get(frozenset((one, other)), 0.0) >= SAME_MATTER
+            return likeness(one, other) >= SAME_MATTER
 
         head = newer_first(head, weights, are_alike)
         repeated = await self._repeated(head, likeness)
@@ -368,19 +373,19 @@ class _Quest:
             *(clue for clue in head if clue.memory_id in repeated),
         ]
 
-    async def _likeness(
-        self, ids: Sequence[MemoryId], asked: Asked
-    ) -> dict[frozenset[MemoryId], float]:
+    async def _likeness(self, ids: Sequence[MemoryId], asked: Asked) -> _Likeness:
         pairs = await vectors.alike(
             self._db, self._workspace_id, asked.point.generation, ids, least=0.0
         )
-        return {
-            frozenset((one, other)): asked.embedder.likeness(cosine) for one, other, cosine in pairs
-        }
+        cosines = {frozenset((one, other)): cosine for one, other, cosine in pairs}
 
-    async def _repeated(
-        self, head: Sequence[Clue], likeness: Mapping[frozenset[MemoryId], float]
-    ) -> set[MemoryId]:
+        def likeness(one: MemoryId, other: MemoryId) -> float:
+            cosine = cosines.get(frozenset((one, other)))
+            return 0.0 if cosine is None else asked.embedder.likeness(cosine)
+
+        return likeness
+
+    async def _repeated(self, head: Sequence[Clue], likeness: _Likeness) -> set[MemoryId]:
         """Those that say again, in the same conversation, what one before them says."""
         pairs = [
             (first.memory_id, again.memory_id)
@@ -388,7 +393,7 @@ class _Quest:
             for first in head[:place]
             if first.thread_id is not None
             and first.thread_id == again.thread_id
-            and likeness.get(frozenset((first.memory_id, again.memory_id)), 0.0) >= TWIN_FLOOR
+            and likeness(first.memory_id, again.memory_id) >= TWIN_FLOOR
         ]
         if not pairs:
             return set()
@@ -399,9 +404,7 @@ class _Quest:
             for first, again in pairs
             if first in known
             and again in known
-            and is_twin(
-                known[first].content, known[again].content, likeness[frozenset((first, again))]
-            )
+            and is_twin(known[first].content, known[again].content, likeness(first, again))
         }
 
     async def _follow(self, lists: _Lists) -> None:

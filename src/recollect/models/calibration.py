@@ -4,7 +4,7 @@ Raw cosines of this model crowd together; the maps spread them so that 0.6 reads
 as clearly relevant and 0.9 as nearly the same statement. How: `docs/calibration.md`.
 """
 
-from bisect import bisect_right
+from itertools import pairwise
 
 Anchors = tuple[tuple[float, float], ...]
 
@@ -87,10 +87,10 @@ def likeness(cosine: float) -> float:
 
 def interpolated(anchors: Anchors, cosine: float) -> float:
     """The height at `cosine` of the line through the anchors."""
-    right = bisect_right(anchors, cosine, key=lambda anchor: anchor[0])
-    if right == 0:
+    if cosine <= anchors[0][0]:
         return anchors[0][1]
-    if right == len(anchors):
-        return anchors[-1][1]
-    (low, bottom), (high, top) = anchors[right - 1], anchors[right]
-    return bottom + (top - bottom) * (cosine - low) / (high - low)
+    # By hand: a handful of anchors is passed sooner than a search for the right ones begins.
+    for (low, bottom), (high, top) in pairwise(anchors):
+        if cosine < high:
+            return bottom + (top - bottom) * (cosine - low) / (high - low)
+    return anchors[-1][1]

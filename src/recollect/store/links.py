@@ -18,7 +18,7 @@ from recollect.domain import (
     WorkspaceId,
 )
 from recollect.store.memories import MATCHES, matching
-from recollect.store.pool import Db
+from recollect.store.pool import Db, Numbered
 from recollect.store.visible import IN_SIGHT, VISIBLE, in_sight_of, visible_to
 
 # A link somebody made is never weakened to one made by likeness.
@@ -133,7 +133,7 @@ class Step:
 # likeness leads to what the other lists find by themselves, and would count it twice. The memory
 # at the end of each hop must be one the caller may find; one in between need not match the filter,
 # but it must be alive.
-_FOLLOW = f"""
+_FOLLOW = Numbered(f"""
     WITH first AS (
         SELECT DISTINCT ON (start_id, end_id, relation) * FROM (
             SELECT source_id AS start_id, target_id AS end_id, relation, weight
@@ -185,7 +185,7 @@ _FOLLOW = f"""
         LIMIT 1
     ) AS found
     ORDER BY followed.hop, followed.weight DESC, followed.start_id, followed.end_id
-"""
+""")
 
 
 async def follow(
@@ -201,17 +201,13 @@ async def follow(
     """The links reached from these memories within two hops, at most so many a hop."""
     if not ids:
         return []
-    async with db.cursor(row_factory=class_row(Step)) as cursor:
-        await cursor.execute(
-            _FOLLOW,
-            {
-                "ids": list(ids),
-                **matching(wanted),
-                "most": most,
-                **visible_to(caller, now, view),
-            },
-        )
-        return await cursor.fetchall()
+    values = {
+        "ids": list(ids),
+        **matching(wanted),
+        "most": most,
+        **visible_to(caller, now, view),
+    }
+    return await _FOLLOW.run(db, values, class_row(Step))
 
 
 # What rests on a statement that has been replaced since may not hold any more.

@@ -4,15 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any
 
 from pgvector import HalfVector
-from psycopg.rows import class_row
+from psycopg.rows import class_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, WorkspaceId
 from recollect.store.memories import MATCHES, matching
-from recollect.store.pool import Db
+from recollect.store.pool import Db, Numbered
 from recollect.store.vectors import Point
 from recollect.store.visible import IN_SIGHT, PLACE, PLACES, VISIBLE, in_sight_of, visible_to
 
@@ -264,7 +264,7 @@ _OWN = f"""
 """
 _ALL_WEIGHT = "(SELECT greatest(sum(weight), 1e-9) FROM word)"
 
-_SEARCH = f"""
+_SEARCH = Numbered(f"""
     {_MATCHED}, {_BEST},
     target AS (SELECT memory_id FROM best),
     {_OWN}
@@ -276,7 +276,7 @@ _SEARCH = f"""
     GROUP BY best.memory_id, best.has_phrases, best.importance, best.thread_id, best.created_at,
         best.opening
     ORDER BY best.has_phrases DESC, score DESC, best.importance DESC, best.created_at DESC, id
-"""
+""")
 
 
 async def search(
@@ -307,7 +307,7 @@ async def search(
     }
     if is_narrowed:
         values["looked_up"] = _ALL
-    return await _fetch(db, _SEARCH, values)
+    return await _SEARCH.run(db, values, class_row(Match))
 
 
 _COSINE = """
@@ -317,7 +317,7 @@ _COSINE = """
         AND v.generation = %(generation)s) AS cosine
 """
 
-_LEADS = f"""
+_LEADS = Numbered(f"""
     {_MATCHED}, {_BEST}
     SELECT ARRAY(SELECT memory_id FROM best ORDER BY score DESC) AS ids,
         ARRAY(
@@ -326,7 +326,7 @@ _LEADS = f"""
             JOIN word ON word.word = asked.word
             ORDER BY asked.number
         ) AS weights
-"""
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,9 +356,7 @@ async def leads(
         return Leads()
     values = await _asked(db, caller, query, phrases, wanted, limit, now, view)
     values |= {"lacking": None, "without_vector_only": False, "wants_vector_only": False}
-    row = await (await db.execute(_LEADS, values)).fetchone()
-    assert row
-    ids, weights = row
+    [(ids, weights)] = await _LEADS.run(db, values, tuple_row)
     return Leads(ids, values["terms"], values["words"], weights)
 
 
@@ -366,7 +364,7 @@ async def leads(
 # words counts by the best of its own value there and a share of its value in the neighbours, up to
 # three away. Without a thread, what begins as "Ana: ..." has the ones saved before and after it
 # for neighbours. Only a memory's own words make it a lead.
-_AROUND = f"""
+_AROUND = Numbered(f"""
     WITH form AS (
         SELECT * FROM unnest(%(terms)s::text[], %(words)s::integer[], %(weights)s::float8[])
             AS form (term, word, weight)
@@ -456,7 +454,7 @@ _AROUND = f"""
         target.opening, target.cosine
     FROM target
     LEFT JOIN summed ON summed.memory_id = target.memory_id
-"""
+""")
 # How many of the leads tell their neighbours. On the public sets 50 were as good as 200.
 _GIVERS = 100
 # How far neighbours are looked for past what was saved in between and is not in sight.
@@ -492,7 +490,7 @@ async def around(
         **_cosine_of(point),
         **visible_to(caller, now, view),
     }
-    return await _fetch(db, _AROUND, values)
+    return await _AROUND.run(db, values, class_row(Match))
 
 
 _ALL = 2**31 - 1
@@ -556,12 +554,6 @@ async def _common(db: Db, caller: Caller, terms: Sequence[str]) -> dict[str, int
     return dict(await (await db.execute(_COMMON, values)).fetchall())
 
 
-async def _fetch(db: Db, query: LiteralString, values: Mapping[str, Any]) -> list[Match]:
-    async with db.cursor(row_factory=class_row(Match)) as cursor:
-        await cursor.execute(query, values)
-        return await cursor.fetchall()
-
-
 # The last resort, for a part of a word: it reads the whole workspace.
 _SUBSTRING = f"""
     SELECT m.id, 0.0::float8 AS score, 1.0::float8 AS coverage, true AS has_phrases,
@@ -595,7 +587,9 @@ async def containing(
         "limit": limit,
         **visible_to(caller, now, view),
     }
-    return await _fetch(db, _SUBSTRING, values)
+    async with db.cursor(row_factory=class_row(Match)) as cursor:
+        await cursor.execute(_SUBSTRING, values)
+        return await cursor.fetchall()
 
 
 def _cosine_of(point: Point | None) -> dict[str, Any]:
