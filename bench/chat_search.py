@@ -107,14 +107,17 @@ async def _belongs_to(url: str, chat: Chat, workspace_id: UUID) -> None:
             await db.execute("SELECT id FROM thread WHERE starts_with(code, %s)", [code])
         ).fetchone()
         assert row
-        for table in ("memory", "memory_vector"):
+        changes = dict.fromkeys(("memory", "memory_vector"), "thread_id = %s, scope = 'thread'")
+        changes |= dict.fromkeys(("memory_terms", "memory_word", "word_tally"), "place = %s")
+        for table, change in changes.items():
             await db.execute(
-                f"UPDATE {table} SET thread_id = %s, scope = 'thread' WHERE workspace_id = %s",  # pyright: ignore[reportArgumentType]
+                f"UPDATE {table} SET {change} WHERE workspace_id = %s",  # pyright: ignore[reportArgumentType]
                 [row[0], workspace_id],
             )
         await db.commit()
         await db.set_autocommit(True)
-        await db.execute("VACUUM ANALYZE")
+        # As if they had been written once: what an update leaves behind would be scanned as well.
+        await db.execute("VACUUM (FULL, ANALYZE)")
 
 
 async def _measured(server: Server, chat: Chat, size: int, options: Options) -> str:
