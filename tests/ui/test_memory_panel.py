@@ -1,7 +1,7 @@
 """The memories of a workspace beside the chat (R101 to R107)."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from recollect.engine.core import Engine
 from tests.support.site import Person
@@ -58,6 +58,7 @@ def test_R102_all_active_memories_are_reached_by_scrolling_and_no_others(person:
 
 def test_R103_an_entry_shows_content_category_source_type_and_date(person: Person) -> None:
     person.remember("Ada takes her tea without milk", "preference")
+    person.remember("נועה שותה תה בלי חלב")
     page = person.open()
 
     toggle(page)
@@ -66,6 +67,19 @@ def test_R103_an_entry_shows_content_category_source_type_and_date(person: Perso
     expect(row).to_contain_text("preference")
     expect(row).to_contain_text("user")
     expect(row.locator("time")).to_have_text("just now")
+    gaps = [_gap_before(each) for each in (row, entry(page, "נועה"))]
+    assert (gaps[0] == 0, gaps[1] > 0) == (True, True)  # Hebrew begins at the right
+
+
+def _gap_before(row: Locator) -> float:
+    """How far from the left edge of its place a memory's text begins."""
+    return row.locator(".memory-text").evaluate(
+        """text => {
+            const said = document.createRange();
+            said.selectNodeContents(text);
+            return said.getBoundingClientRect().left - text.getBoundingClientRect().left;
+        }"""
+    )
 
 
 def test_R104_an_entry_is_edited_in_place(person: Person) -> None:

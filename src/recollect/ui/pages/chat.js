@@ -86,7 +86,7 @@ export async function page(main, place, signal) {
       h("h2", {}, "What should be remembered?"),
       h("p", { class: "soft" }, state.me.models.length > 1 || state.me.default_model !== "recollect-librarian"
         ? "Tell it in one chat, ask for it in any other."
-        : "The librarian answers here: it keeps what you tell it to remember and quotes it when you ask. Connect a language model in Settings."),
+        : "The librarian answers here: it keeps what you tell it to remember and quotes it when you ask. Settings says how to connect a language model."),
       h("div", { class: "examples" }, EXAMPLES.map((text) => h("button", { type: "button", class: "example", click: () => write.fill(text) }, text))));
     scroller.append(hello);
   }
