@@ -120,7 +120,8 @@ def test_a_user_is_erased_beside_a_running_server_and_the_receipt_is_checked(
 
         counted = recollect("erase", "user", "charles", "--data-dir", house.data_dir)
         tried = recollect("erase", "user", "charles", "--dry-run", "--data-dir", house.data_dir)
-        receipt = said(house, "erase", "user", "charles", "--yes")
+        done = recollect("erase", "user", "charles", "--yes", "--data-dir", house.data_dir)
+        receipt = done.out
         refused_then = http.get("/v1/memories").status_code
 
     file = tmp_path / "receipt.json"
@@ -129,6 +130,8 @@ def test_a_user_is_erased_beside_a_running_server_and_the_receipt_is_checked(
     forged.write_text(receipt.replace('"number": ', '"number": 1'))
     assert (counted.code, counted.out, tried.code, tried.out) == (1, "", 0, "")
     assert "Nothing was removed. Say --yes" in counted.err
+    assert done.code == 0
+    assert re.fullmatch(r"( +\d+  [a-z_ ]+\n)+", done.err)  # and no line of a log
     assert json.loads(receipt)["counts"]["memory"] == 1
     assert (kept, refused_then) == (200, 401)
     for receipt_of in (str(file), json.loads(receipt)["receipt"]):

@@ -150,7 +150,11 @@ def test_the_librarian_answers_without_a_model_and_a_failing_model_says_so(
     page.get_by_label("Model").select_option("m1")
     say(page, "And who are you?")
 
-    expect(answers(page).last.get_by_role("alert")).to_be_visible()
+    expect(answers(page).last.get_by_role("alert")).to_contain_text("failed with status 503")
+    model.otherwise = Say("I am m1.")
+    page.get_by_role("button", name="Try again").click()
+    expect(answers(page).last).to_contain_text("I am m1.")
+    expect(page.locator(".message.from-user", has_text="And who are you?")).to_have_count(1)
 
 
 def test_an_answer_is_stopped_by_a_press_or_a_key_and_what_was_said_is_kept(

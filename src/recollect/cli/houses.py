@@ -16,6 +16,7 @@ from recollect.engine.erase import Erased
 from recollect.engine.keys import steward
 from recollect.engine.named import workspace_named
 from recollect.errors import Invalid
+from recollect.logs import configure_logging
 from recollect.settings import Settings
 from recollect.store.migrate import migrate
 
@@ -90,6 +91,9 @@ async def opened(settings: Settings, *, may_be_new: bool = False) -> AsyncGenera
     """An engine on the configured database, at this release's schema."""
     if not may_be_new:
         refuse_absent(settings)
+    # A command says itself what it did; its ordinary events are for the log of a server.
+    level = "warning" if settings.log_level == "info" else settings.log_level
+    configure_logging(level, settings.log_format)
     async with open_database(settings) as database:
         await migrate(database.url)
         async with open_engine(settings, database) as engine:

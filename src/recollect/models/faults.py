@@ -7,6 +7,16 @@ SERVICE = "chat model"
 HIDDEN = frozenset({401, 403, 407})
 
 
+def refusal(status: int) -> str:
+    """What its answer with this status means to whoever asked."""
+    if status in HIDDEN:
+        return "The chat model does not accept this server's key."
+    if status == 429:
+        return "The chat model is asked too often. Try again in a while."
+    verb = "failed" if status >= 500 or status < 400 else "refused the request"
+    return f"The chat model {verb} with status {status}."
+
+
 class TooSlow(Unavailable):
     """The model did not answer in time."""
 

@@ -54,6 +54,7 @@ async function show() {
   const where = place(location.hash);
   const wanted = PAGES[where.name];
   closeRail();
+  const begun = document.activeElement;
   tell("place", { name: where.name, id: where.id });
   tell("title", { title: wanted.title });
   /** @type {HTMLElement} */ (document.getElementById("topbar-title")).textContent = wanted.title;
@@ -66,7 +67,9 @@ async function show() {
     main.replaceChildren(h("div", { class: "page" }, problem(/** @type {Error} */ (error), show)));
     if (error instanceof Away) hear("back", show, signal);
   }
-  if (!isFirst && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
+  // Whoever has walked on by keys while it loaded keeps their place.
+  const hasMoved = ![begun, document.body].includes(document.activeElement);
+  if (!isFirst && !hasMoved && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
   isFirst = false;
 }
 

@@ -20,6 +20,7 @@ from recollect.engine.talk import Told, shown_of, with_memories
 from recollect.engine.turn import Ask, Begun, Mode, Object, Piece, Ran, Sink, run_turn
 from recollect.errors import Failure
 from recollect.logs import frames
+from recollect.models.faults import refusal
 
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
@@ -113,8 +114,7 @@ class _PageSink(Sink):
     async def refused(self, begun: Begun, body: bytes) -> None:
         """The model said no; why is for the operator's eyes."""
         del body
-        message = f"The chat model refused the request with status {begun.status}."
-        self.tell("error", {"code": "model_refused", "message": message})
+        self.tell("error", {"code": "model_refused", "message": refusal(begun.status)})
 
     async def whole(self, begun: Begun, answer: Object, raw: bytes | None) -> None:
         """A model that does not stream has said it all at once."""

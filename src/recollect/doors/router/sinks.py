@@ -17,7 +17,7 @@ from recollect.engine.turn import Begun, Piece, Ran, Sink
 from recollect.errors import Failure
 from recollect.logs import frames
 from recollect.models import sse
-from recollect.models.faults import HIDDEN
+from recollect.models.faults import HIDDEN, refusal
 from recollect.tasks import end
 
 Object = dict[str, Any]
@@ -156,17 +156,12 @@ class ChatSink(ClosingSink):
     async def refused(self, begun: Begun, body: bytes) -> None:
         """The upstream's own words, unless they are about our credentials or itself."""
         headers = downward(begun)
-        if begun.status in HIDDEN:
-            told = _refusal("The chat model does not accept this server's key.")
-            await self._line.answer(502, headers, told)
-        elif begun.status >= 500 or begun.status < 400:
-            told = _refusal(f"The chat model failed with status {begun.status}.")
-            await self._line.answer(502, headers, told)
+        if begun.status in HIDDEN or not 400 <= begun.status < 500:
+            await self._line.answer(502, headers, _refusal(refusal(begun.status)))
         elif _is_object(body):
             await self._line.answer(begun.status, headers, body)
         else:
-            told = _refusal("The chat model refused the request.")
-            await self._line.answer(begun.status, headers, told)
+            await self._line.answer(begun.status, headers, _refusal(refusal(begun.status)))
 
     async def whole(self, begun: Begun, answer: Object, raw: bytes | None) -> None:
         """A complete answer."""

@@ -100,9 +100,11 @@ async function signOut() {
 async function refresh(recent) {
   const found = await call("/chat/api/chats", { query: { workspace: state.workspace, limit: RECENT } }).catch(() => null);
   if (!found) return;
+  const stood = recent.contains(document.activeElement) && /** @type {HTMLElement} */ (document.activeElement).dataset.chat;
   recent.replaceChildren(...found.items.map((/** @type {import("../types").Chat} */ chat) =>
     h("li", {}, h("a", { href: `#/chat/${chat.id}`, "data-chat": chat.id, title: chat.title }, chat.title || "Untitled"))));
   mark(marked.name, marked.id);
+  if (stood) /** @type {HTMLElement | null} */ (recent.querySelector(`[data-chat="${stood}"]`))?.focus();
 }
 
 let marked = { name: "", id: "" };

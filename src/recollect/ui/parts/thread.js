@@ -71,7 +71,7 @@ export function thread(scroller, signal) {
   async function run(ask, told) {
     isRunning = true;
     isStopping = false;
-    const turn = new Turn(ask, chat);
+    const turn = new Turn(ask, chat, () => again(turn, ask, told));
     messages.append(...turn.nodes);
     toEnd();
     const body = { content: ask.content, kind: ask.kind, ...(ask.model && { model: ask.model }), ...(ask.temporary && { temporary: true }) };
@@ -89,7 +89,7 @@ export function thread(scroller, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (turn.question || error instanceof Away || error instanceof TypeError) await recover(turn, told);
-      else turn.fail(/** @type {Error} */ (error), () => again(turn, ask, told));
+      else turn.fail(/** @type {Error} */ (error));
     } finally {
       isRunning = false;
       if (!signal.aborted) tell("chats", { chat });
@@ -149,7 +149,7 @@ export function thread(scroller, signal) {
         return;
       }
     }
-    turn.fail(new Error(turn.question ? "The answer was cut off before it was finished." : "The message did not arrive."), () => again(turn, turn.ask, told));
+    turn.fail(new Error(turn.question ? "The answer was cut off before it was finished." : "The message did not arrive."));
   }
 
   /**
@@ -159,8 +159,11 @@ export function thread(scroller, signal) {
    */
   function again(turn, ask, told) {
     if (isRunning) return;
-    for (const node of turn.question ? turn.nodes.slice(1) : turn.nodes) node.remove();
-    run(ask, told);
+    // What was said last and stayed without an answer is the same turn to the server: shown once.
+    const isLast = messages.lastElementChild === turn.notes;
+    for (const node of turn.question && !isLast ? turn.nodes.slice(1) : turn.nodes) node.remove();
+    // Its draft has gone with it; what is in the field by now is another.
+    run(ask, turn.question ? { accepted: () => {} } : told);
   }
 
   hear("chats", (news) => news.isElsewhere && news.chat === chat && !isRunning && open(chat).catch(() => {}), signal);
@@ -177,10 +180,12 @@ class Turn {
   /**
    * @param {Ask} ask
    * @param {string} chat
+   * @param {() => void} again
    */
-  constructor(ask, chat) {
+  constructor(ask, chat, again) {
     this.ask = ask;
     this.chat = chat;
+    this.again = again;
     this.asked = h("article", { class: "message from-user is-pending", "aria-label": "You" },
       h("header", { class: "message-head" }, h("span", { class: "author" }, "You")), h("div", { class: "message-body plain" }, ask.content || "Sum up this chat."));
     this.body = h("div", { class: "message-body plain" });
@@ -257,12 +262,9 @@ class Turn {
     this.state.replaceChildren(h("p", { class: "soft" }, text));
   }
 
-  /**
-   * @param {Error} error
-   * @param {() => void} [again]
-   */
-  fail(error, again) {
+  /** @param {Error} error */
+  fail(error) {
     this.answer.removeAttribute("aria-busy");
-    this.state.replaceChildren(problem(error, again));
+    this.state.replaceChildren(problem(error, this.again));
   }
 }
