@@ -136,6 +136,16 @@ async def test_one_user_is_not_told_what_another_said(routed: Routed) -> None:
     assert KNOWN not in routed.last.prompt
 
 
+async def test_a_name_is_the_same_in_a_header_and_in_the_body(routed: Routed) -> None:
+    await routed.remember(KNOWN, subject="Zoë")
+
+    for spelling in ("utf-8", "latin-1"):
+        await routed.chat(ASKED, headers={"X-Recollect-User": "Zoë".encode(spelling)}, user="ben")
+        assert KNOWN in routed.last.prompt
+    await routed.chat(ASKED, user="Zoë")
+    assert KNOWN in routed.last.prompt
+
+
 async def test_a_user_sees_what_is_about_nobody_in_particular(routed: Routed) -> None:
     await routed.remember(KNOWN)
 

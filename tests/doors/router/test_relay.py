@@ -5,6 +5,7 @@ import json
 import re
 import struct
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -103,6 +104,21 @@ async def test_S65_our_headers_and_theirs_stay_apart(routed: Routed) -> None:
     assert sent["authorization"] == "Bearer sk-upstream"
     assert (sent["traceparent"], sent["openai-beta"]) == ("00-aa-bb-01", "x")
     assert not {"cookie", "x-forwarded-for", "x-recollect-user"} & set(sent)
+
+
+@pytest.mark.parametrize("user", ["u" * 256, "two\nlines", 5, {"id": "ana"}])
+async def test_a_user_who_cannot_be_kept_apart_is_refused(routed: Routed, user: Any) -> None:
+    refused = await routed.chat("Hi", user=user)
+    aside = await routed.chat("Hi", user=user, headers={"X-Recollect-Memory": "off"})
+
+    assert (refused.status_code, aside.status_code) == (400, 200)
+    assert refused.json()["error"] == {
+        "message": "`user` must be a text of 1 to 255 characters on one line.",
+        "type": "invalid_request_error",
+        "param": "user",
+        "code": "invalid_request",
+    }
+    assert routed.last.json["user"] == user
 
 
 async def test_metadata_of_ours_goes_no_further(routed: Routed) -> None:
@@ -292,6 +308,9 @@ async def test_embeddings_come_as_numbers_or_as_base64(routed: Routed) -> None:
     assert len(vectors) == 2
     unpacked = struct.unpack("<8f", base64.b64decode(packed.json()["data"][0]["embedding"]))
     assert list(unpacked) == pytest.approx(vectors[0])
+    for length, status in ((32_768, 200), (32_769, 400)):
+        sent = {"input": ["a", "b" * length], "model": "x"}
+        assert (await routed.http.post("/v1/embeddings", json=sent)).status_code == status
 
 
 async def test_client_tools_pass_and_are_numbered_from_zero(routed: Routed) -> None:

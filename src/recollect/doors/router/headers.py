@@ -33,29 +33,49 @@ def ask_of(headers: Headers, raw: bytes, body: Object) -> Ask:
     ours = {name.lower(): value for name, value in told.items() if _is_ours(name)}
 
     def value(name: str) -> str | None:
-        found = headers.get(_PREFIX + name) or ours.get(_PREFIX + name)
+        found = _read(headers.get(_PREFIX + name)) or ours.get(_PREFIX + name)
         if found is None:
             return None
-        if not isinstance(found, str) or not _LABEL.fullmatch(found):
-            raise Invalid(f"`X-Recollect-{name.title()}` is not acceptable.", field=name)
-        return found
+        return _label(found, f"X-Recollect-{name.title()}", name)
 
     if ours:
         rest = {name: each for name, each in told.items() if not _is_ours(name)}
         body = {name: each for name, each in body.items() if name != "metadata"}
         body = {**body, "metadata": rest} if rest else body
         raw = b""
-    user = body.get("user")
+    mode = _mode(value("memory"))
     return Ask(
         raw=raw,
         body=body,
-        mode=_mode(value("memory")),
+        mode=mode,
         thread=value("thread"),
-        subject=value("user") or (user if isinstance(user, str) and user else None),
+        subject=value("user") or (None if mode is Mode.OFF else _user(body)),
         agent=value("agent"),
         kind=_kind(value("kind")),
         headers=_upward(headers),
     )
+
+
+def _user(body: Object) -> str | None:
+    """Whose turn the body says it is; nobody's and everybody's is only what names none."""
+    user = body.get("user")
+    return None if user is None or user == "" else _label(user, "user", "user")
+
+
+def _label(value: Any, name: str, field: str) -> str:
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        raise Invalid(f"`{name}` must be a text of 1 to 255 characters on one line.", field=field)
+    return value
+
+
+def _read(header: str | None) -> str | None:
+    """A header as it was meant: clients write names in UTF-8, which arrives as Latin-1."""
+    if header is None:
+        return None
+    try:
+        return header.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return header
 
 
 def downward(begun: Begun) -> dict[str, str]:
