@@ -13,6 +13,8 @@ from recollect.models.embed import Purpose
 
 _OWNER = "recollect"
 _MOST_TEXTS = 2_048
+# Some 8,192 tokens, as elsewhere; a longer one would keep the embedder from everybody else's.
+_MOST_LETTERS = 32_768
 _MODELS_SECONDS = 10.0
 
 
@@ -47,10 +49,12 @@ async def list_models(
     return [*builtin, *(model for found in listed for model in found)]
 
 
-def default_model(engine: Engine) -> str | None:
-    """The model that answers when nobody names one; None when there is none."""
+def default_model(engine: Engine, listed: Sequence[Model]) -> str | None:
+    """The model to offer first: the configured one, else the first an upstream lists, if any."""
     found = engine.chats.find(None)
-    return found.model if found and found.model else None
+    if found and found.model:
+        return found.model
+    return next((each.id for each in listed if each.id not in engine.chats.builtin), None)
 
 
 async def find_model(engine: Engine, caller: Caller, name: str) -> Model:
@@ -68,6 +72,10 @@ async def embed(engine: Engine, caller: Caller, texts: Sequence[str]) -> Embedde
     if not texts or not all(text.strip() for text in texts) or len(texts) > _MOST_TEXTS:
         raise Invalid(
             f"`input` must be a text, or 1 to {_MOST_TEXTS:,} texts, none empty.", field="input"
+        )
+    if any(len(text) > _MOST_LETTERS for text in texts):
+        raise Invalid(
+            f"Each text of `input` may have up to {_MOST_LETTERS:,} characters.", field="input"
         )
     embedder = engine.embedders.configured(None)
     vectors = await embedder.embed(list(texts), Purpose.PASSAGE)

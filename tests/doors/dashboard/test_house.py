@@ -11,6 +11,7 @@ from recollect.domain import Caller, Ref, Relation, Right
 from recollect.engine.documents import keep_artifact
 from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.link import Link, link
+from recollect.models.librarian import NAME, Librarian
 from recollect.settings import Price
 from recollect.store import identity, jobs
 from recollect.store.jobs import NewJob
@@ -29,7 +30,7 @@ from tests.support.dashboard import (
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import neighbour, new_caller, serve, visit
 from tests.support.routes import door_named, operation, routes_of
-from tests.support.upstream import Endpoint, Raw
+from tests.support.upstream import Endpoint, Raw, chats_of
 
 pytestmark = pytest.mark.anyio
 
@@ -257,6 +258,20 @@ async def test_settings_tell_models_and_embedder(modelled: Desk) -> None:
     }
     assert found["limits"]["content_bytes"] == 50_000
     assert "sk-upstream" not in str(found)
+
+
+async def test_with_no_model_configured_the_first_that_is_listed_is_offered(
+    desk: Desk, endpoint: Endpoint
+) -> None:
+    endpoint.reset()
+    chats = chats_of(endpoint.url, {NAME: Librarian(lambda: 1_700_000_000.0)})
+    engine = replace(desk.engine, chats=chats)
+
+    async with await browse(serve(engine), engine, desk.caller) as http:
+        me = (await http.get("/chat/api/me")).json()
+
+    assert me["default_model"] == "m1"
+    await chats.aclose()
 
 
 # Keys.

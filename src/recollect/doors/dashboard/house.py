@@ -81,8 +81,8 @@ async def get_settings(
     if parameters.workspace:
         wanted = refs.workspace(parameters.workspace)
         caller = await enter_place(engine, caller, wanted)
-    usual = default_model(engine)
     models = await list_models(engine, caller, patience_seconds=_PATIENCE_SECONDS)
+    usual = default_model(engine, models)
     return house_wire.SettingsObject(
         models=[
             house_wire.ChatModelObject(id=each.id, owned_by=each.owner, is_default=each.id == usual)

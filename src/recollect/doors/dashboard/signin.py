@@ -79,6 +79,6 @@ async def me(engine: EngineOf, caller: CallerOf) -> signin_wire.Me:
         rights=sorted(caller.rights),
         workspaces=[wire.from_place(each) for each in places],
         models=[wire.ModelObject(id=each.id, owned_by=each.owner) for each in models],
-        default_model=default_model(engine),
+        default_model=default_model(engine, models),
         server=signin_wire.ServerObject(version=__version__),
     )
