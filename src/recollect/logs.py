@@ -16,12 +16,13 @@ _PRIVATE = frozenset(
     {"authorization", "body", "content", "cookie", "key", "password", "query", "text", "token"}
 )
 
-# The MCP library logs sentences with values in them; what goes wrong there is told by our events.
+# The MCP library logs sentences with values in them, and the HTTP server a sentence for whatever
+# a stranger sends that is no HTTP; what goes wrong there is told by our events.
 _LIBRARIES = {
     "version": 1,
     "disable_existing_loggers": False,
     "handlers": {"nowhere": {"class": "logging.NullHandler"}},
-    "loggers": {"mcp": {"handlers": ["nowhere"], "propagate": False}},
+    "loggers": {name: {"handlers": ["nowhere"], "propagate": False} for name in ("mcp", "uvicorn")},
 }
 
 

@@ -68,6 +68,15 @@ def test_S53_a_neighbour_on_the_machine_cannot_say_for_whom_it_asks(first: Runni
     assert tries == [401] * 30 + [429]
 
 
+def test_what_is_no_http_leaves_no_sentence_in_the_log(first: Running) -> None:
+    with socket.create_connection(("127.0.0.1", first.port)) as stranger:
+        stranger.sendall(b"\x16\x03\x01 is no HTTP\r\n\r\n")
+        answer = stranger.makefile("rb").readline()
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert "Invalid HTTP" not in first.output
+
+
 def test_a_second_serve_on_the_same_directory_is_told_who_is_there(house: Running) -> None:
     assert house.process
 

@@ -138,6 +138,7 @@ def test_a_user_is_erased_beside_a_running_server_and_the_receipt_is_checked(
         assert "nothing of it is here" in said(house, "verify-erasure", receipt_of)
     assert recollect("verify-erasure", str(forged), "--data-dir", house.data_dir).code == 1
     assert said(house, "erase", "again", str(file), "--yes") == ""
+    assert "its hash does not fit" in refused(house, "erase", "again", str(forged), "--yes")
     assert "no receipt" in refused(house, "verify-erasure", str(Path(__file__)))
     assert refused(house, "erase", "user", "charles") == "recollect: There is no such user.\n"
 

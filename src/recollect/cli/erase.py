@@ -58,14 +58,15 @@ def add(commands: Commands) -> None:
 def _verb(
     verbs: Commands, name: str, about: str, wanted: str, find: Find
 ) -> argparse.ArgumentParser:
+    what = name if name != "again" else "receipt"
     verb = add_command(
         verbs,
         name,
         summary=about,
         about=f"Erase {about}.",
-        example=f"recollect erase {name} <{name}> --dry-run",
+        example=f"recollect erase {name} <{what}> --dry-run",
     )
-    verb.add_argument("wanted", metavar=name if name != "again" else "receipt", help=wanted)
+    verb.add_argument("wanted", metavar=what, help=wanted)
     sure(verb)
 
     async def run(settings: Settings, asked: argparse.Namespace) -> int:

@@ -148,9 +148,12 @@ async def verify(engine: Engine, receipt: Mapping[str, Any]) -> Verified:
     return Verified(problems, left)
 
 
+_CHANGED = "The receipt was changed: its hash does not fit it."
+
+
 def _faults_of(receipt: Mapping[str, Any], chain: Sequence[Kept]) -> list[str]:
     if receipt.get("hash") != _hash(receipt):
-        return ["The receipt was changed: its hash does not fit it."]
+        return [_CHANGED]
     if all(each.hash != receipt["hash"] for each in chain):
         return ["This database has no such receipt: it was given by another, or before a restore."]
     return []
@@ -185,6 +188,8 @@ async def _left(db: Db, receipt: Mapping[str, Any]) -> dict[str, int]:
 
 async def targets_of(engine: Engine, receipt: Mapping[str, Any]) -> list[Target]:
     """What of an erasure is there again, after a backup from before it was restored."""
+    if receipt.get("hash") != _hash(receipt):
+        raise Invalid(_CHANGED)
     salt = bytes.fromhex(receipt["salt"])
     digests = {bytes.fromhex(each) for each in receipt["ids"]}
     async with engine.pool.everywhere() as db:
