@@ -335,6 +335,10 @@ async def test_what_cannot_be_taken_in_is_told_in_the_doors_own_envelope(
             assert "/tmp" not in answer.text
         wrong = await bring(http, b"", **{"from": "elsewhere"})
         absent = await http.post("/api/v1/import", files={"other": ("a", b"")})
+        form = {"content-type": "multipart/form-data"}
+        unbound = await http.post("/api/v1/import", content=b"x", headers=form)
+        assert complaint(unbound) == (422, "VALIDATION_ERROR")
+        assert "with its boundary" in unbound.json()["error"]["message"]
         as_json = await http.post("/api/v1/import", json={})
         assert complaint(wrong) == complaint(absent) == (422, "VALIDATION_ERROR")
         assert complaint(as_json)[0] in {415, 422}

@@ -46,7 +46,7 @@ async def style(_: Request) -> Response:
 
 def page(doors: Sequence[Door]) -> str:
     """All doors on one page."""
-    parts = ["<h1>Recollect: the API</h1>"]
+    parts = ["<h1>Recollect: the API</h1>", "<ul>", *map(_entry, doors), "</ul>"]
     parts += (part for door in doors for part in _door(door))
     return _document("Recollect: the API", "\n".join(parts))
 
@@ -60,9 +60,16 @@ def _document(title: str, body: str) -> str:
     )
 
 
+def _entry(door: Door) -> str:
+    assert isinstance(door.app, FastAPI)
+    name = escape(door.app.title.removeprefix("Recollect: "))
+    prefixes = ", ".join(f"<code>{escape(each)}</code>" for each in door.prefixes)
+    return f'<li><a href="#{door.name}">{name}</a> <span class="soft">{prefixes}</span></li>'
+
+
 def _door(door: Door) -> Iterator[str]:
     document = openapi(door)
-    yield f"<h2>{escape(document['info']['title'])}</h2>"
+    yield f'<h2 id="{door.name}">{escape(document["info"]["title"])}</h2>'
     yield f"<p>{_text(document['info'].get('description', ''))}"
     yield f' <a href="/openapi/{door.name}.json">OpenAPI document</a></p>'
     for path, operations in document["paths"].items():

@@ -105,9 +105,20 @@ def _in_our_words(error: Exception, request: Request) -> Failure | Exception:
         case HTTPException(status_code=405):
             return NoRoute(405, {"allow": ", ".join(_methods(request))})
         case HTTPException():
-            return Invalid("The request cannot be understood.")
+            return Invalid(_FORM if _is_form(request) else "The request cannot be understood.")
         case _:
             return error
+
+
+# Most who get it wrong name the type themselves, without the boundary that a client would add.
+_FORM = (
+    "The form cannot be read. Its `Content-Type` must be `multipart/form-data` with its boundary, "
+    "and file names must be short."
+)
+
+
+def _is_form(request: Request) -> bool:
+    return request.headers.get("content-type", "").startswith("multipart/form-data")
 
 
 def _methods(request: Request) -> list[str]:

@@ -156,4 +156,7 @@ async def test_each_surface_has_its_own_document(visitor: Visitor) -> None:
     }
     assert set(documents["mcp"]["paths"]) == {"/mcp", "/mcp/"}
     assert "/agents/memories/graph/neighbors" in documents["agents"]["paths"]
-    assert (await visitor.http.get("/docs")).status_code == 200
+    page = await visitor.http.get("/docs")
+    assert page.status_code == 200
+    for name in documents:
+        assert page.text.count(f'href="#{name}"') == page.text.count(f'id="{name}"') == 1
