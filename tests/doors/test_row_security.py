@@ -167,16 +167,18 @@ async def test_S43_what_a_stranger_left_set_on_a_connection_opens_nothing(
         await pool._pool.putconn(connection)
 
         seen: list[int] = []
-        for transaction in (
-            pool.writing(ours),
-            pool.counting(ours),
-            pool.reading(ours),
-            pool.snapshot(ours),
-        ):
+        for transaction in (pool.writing(ours), pool.reading(ours), pool.snapshot(ours)):
             async with transaction as db:
                 seen.append(await count(db, theirs, "memory", theirs=other.workspace_id))
+        count_theirs = sql.SQL("UPDATE memory SET access_count = 1 WHERE workspace_id = {}")
+        await pool.count(ours, count_theirs.format(sql.Literal(other.workspace_id)))
+        async with pool.everywhere() as db:
+            cursor = await db.execute(
+                "SELECT sum(access_count) FROM memory WHERE workspace_id = %s", [other.workspace_id]
+            )
+            counted = await cursor.fetchone()
 
-    assert (left, seen) == (1, [0, 0, 0, 0])
+    assert (left, seen, counted) == (1, [0, 0, 0], (0,))
 
 
 @pytest.mark.parametrize("change", ["UPDATE event SET reason = 'none'", "DELETE FROM event"])

@@ -123,8 +123,7 @@ async def search(engine: Engine, caller: Caller, ask: Search) -> Found:
 async def _count_access(engine: Engine, caller: Caller, ids: Sequence[MemoryId]) -> None:
     """Note that these were recalled; where that cannot be kept, they were recalled all the same."""
     with suppress(Unavailable):
-        async with engine.pool.counting(caller.workspace_id) as db:
-            await memories.touch(db, caller.workspace_id, ids, engine.now())
+        await memories.touch(engine.pool, caller.workspace_id, ids, engine.now())
 
 
 async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:
@@ -144,7 +143,7 @@ async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:
             view=ask.view,
         )
         total = await memories.count(db, caller, ask.wanted, engine.now(), ask.view)
-        doubted = await _doubted(engine, db, caller, [memory.id for memory in page])
+        doubted = await links.doubted(db, caller, [memory.id for memory in page], engine.now())
     # Nothing was asked, so everything found fits fully.
     return Found([Finding(each, 1.0, (), each.id in doubted) for each in page], total)
 
@@ -164,13 +163,12 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
         best = ordered(fuse(lists.by_source), lists.traits)
         page = best[: ask.limit]
         ids = [each.memory_id for each in page]
-        known = await memories.find_all(db, caller, ids, engine.now(), ask.view)
-        doubted = await _doubted(engine, db, caller, ids)
+        known = await links.find_all(db, caller, ids, engine.now(), ask.view)
         is_degraded = asked is None and await has_meaning(db, caller.workspace_id)
     findings = [
-        Finding(known[each.memory_id], each.score, each.places, each.memory_id in doubted)
+        Finding(found.memory, each.score, each.places, found.is_doubted)
         for each in page
-        if each.memory_id in known
+        if (found := known.get(each.memory_id))
     ]
     return Found(findings, len(best), is_degraded=is_degraded, confidence=lists.confidence)
 
@@ -231,12 +229,14 @@ class _Quest:
         self._asked = asked
         self._leads = leads
         self._home: ThreadId | None = None
+        self._typical = 0.0
         self._now = engine.now()
 
     async def lists(self) -> _Lists:
         """Candidates by meaning and words, both in the order of the evidence, and by links."""
         self._home = await _home(self._db, self._caller, self._ask.thread)
-        clues = await self._clues(await self._matches(await self._near()))
+        near, self._typical = await self._near()
+        clues = await self._clues(await self._matches(near))
         confidence = self._confidence(clues)
         if not self._is_promising(clues):
             return _Lists(confidence=confidence)
@@ -259,10 +259,11 @@ class _Quest:
         await self._follow(lists)
         return lists
 
-    async def _near(self) -> list[MemoryId]:
+    async def _near(self) -> tuple[list[MemoryId], float]:
+        """Those near in meaning, and how near any memory is on average."""
         if self._asked is None:
-            return []
-        found = await vectors.candidates(
+            return [], 0.0
+        found, typical = await vectors.candidates_beside_typical(
             self._db,
             self._caller,
             self._asked.point,
@@ -271,7 +272,7 @@ class _Quest:
             now=self._now,
             view=self._ask.view,
         )
-        return [each.id for each in found]
+        return [each.id for each in found], typical
 
     async def _matches(self, near: Sequence[MemoryId]) -> list[Match]:
         """The best by words, and those near in meaning with what their words are worth."""
@@ -349,12 +350,7 @@ class _Quest:
 
     async def _curated(self, clues: Sequence[Clue]) -> list[Clue]:
         """Best first; a later word before the earlier one, a repetition behind everything."""
-        typical = 0.0
-        if self._asked:
-            typical = await vectors.typical_cosine(
-                self._db, self._caller, self._asked.point, self._now, self._ask.view
-            )
-        weights = weigh(clues, typical, self._ask.query)
+        weights = weigh(clues, self._typical, self._ask.query)
         order = in_order(clues, weights)
         head, tail = order[:_CURATED], order[_CURATED:]
         said = [clue.memory_id for clue in head if clue.is_said]
@@ -447,9 +443,3 @@ async def _home(db: Db, caller: Caller, thread: Ref | None) -> ThreadId | None:
     if thread is None:
         return None
     return await threads.identify(db, caller, thread)
-
-
-async def _doubted(
-    engine: Engine, db: Db, caller: Caller, ids: Sequence[MemoryId]
-) -> set[MemoryId]:
-    return await links.doubted(db, caller, ids, engine.now()) if ids else set()

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from psycopg import sql
 from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
@@ -25,7 +26,7 @@ from recollect.domain import (
     View,
     WorkspaceId,
 )
-from recollect.store.pool import Db
+from recollect.store.pool import Db, Pool
 from recollect.store.visible import IN_SIGHT, PLACE, VISIBLE, in_sight_of, visible_to
 
 # Everything a `Memory` has, where the statement names its workspace as %(workspace_id)s: a constant
@@ -44,7 +45,7 @@ COLUMNS = """
             AND v.content_version = m.content_version
     ) AS has_vector
 """
-_WITH_THREAD = """
+WITH_THREAD = """
     FROM memory m
     LEFT JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
 """
@@ -105,11 +106,11 @@ async def insert(db: Db, memory: Memory, content_digest: bytes) -> None:
 
 
 _FIND_BY_ID = f"""
-    SELECT {COLUMNS} {_WITH_THREAD}
+    SELECT {COLUMNS} {WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.id = %(id)s AND {VISIBLE}
 """
 _FIND_BY_CODE = f"""
-    SELECT {COLUMNS} {_WITH_THREAD}
+    SELECT {COLUMNS} {WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.short_code = left(%(code)s, 12)
         AND starts_with(m.code, %(code)s) AND {VISIBLE}
 """
@@ -128,10 +129,11 @@ async def find(
     return found[0] if found else None
 
 
-_FIND_ALL = f"""
-    SELECT {COLUMNS} {_WITH_THREAD}
+FOUND = f"""
+    {WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s) AND {VISIBLE}
 """
+_FIND_ALL = f"SELECT {COLUMNS} {FOUND}"
 _FIND_ALL_MATCHING = f"{_FIND_ALL} AND {MATCHES}"
 
 
@@ -172,7 +174,7 @@ async def lock(db: Db, caller: Caller, ref: Ref) -> MemoryId | None:
 
 
 _PAGE = f"""
-    SELECT {COLUMNS} {_WITH_THREAD}
+    SELECT {COLUMNS} {WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND {VISIBLE} AND {MATCHES}
         AND (%(after_at)s::timestamptz IS NULL
              OR (m.created_at, m.id) < (%(after_at)s, %(after_id)s::uuid))
@@ -322,23 +324,27 @@ async def ids_of_thread(db: Db, caller: Caller, thread_id: ThreadId) -> list[Mem
 
 # Held in one order first: two recalls of the same memories at once would otherwise wait for each
 # other in a ring, which PostgreSQL ends by failing one of them.
-_TOUCH = """
+_TOUCH = sql.SQL("""
     WITH held AS (
         SELECT m.id FROM memory m
-        WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s)
+        WHERE m.workspace_id = {workspace_id} AND m.id = ANY({ids})
         ORDER BY m.id
         FOR NO KEY UPDATE
     )
-    UPDATE memory SET access_count = access_count + 1, last_accessed_at = %(now)s
+    UPDATE memory SET access_count = access_count + 1, last_accessed_at = {now}
     FROM held
-    WHERE memory.workspace_id = %(workspace_id)s AND memory.id = held.id
-"""
+    WHERE memory.workspace_id = {workspace_id} AND memory.id = held.id
+""")
 
 
-async def touch(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime) -> None:
-    """Note that these were recalled."""
-    values = {"workspace_id": workspace_id, "ids": list(ids), "now": now}
-    await db.execute(_TOUCH, values)
+async def touch(
+    pool: Pool, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime
+) -> None:
+    """Note that these were recalled; a crash may lose it."""
+    statement = _TOUCH.format(
+        workspace_id=sql.Literal(workspace_id), ids=sql.Literal(list(ids)), now=sql.Literal(now)
+    )
+    await pool.count(workspace_id, statement)
 
 
 _CLOSE = """
@@ -377,7 +383,7 @@ _ORDERS = """
     m.created_at DESC, m.id DESC
 """
 _BROWSE = f"""
-    SELECT {COLUMNS} {_WITH_THREAD}
+    SELECT {COLUMNS} {WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND {VISIBLE} AND {MATCHES}
     ORDER BY {_ORDERS}
     LIMIT %(limit)s OFFSET %(offset)s
@@ -438,7 +444,7 @@ async def newest(
 
 # As `memory_digest` has it: what stands in another place is not even read.
 _SAME_TEXT = f"""
-    SELECT {COLUMNS} {_WITH_THREAD}
+    SELECT {COLUMNS} {WITH_THREAD}
     WHERE m.workspace_id = %(workspace_id)s AND m.content_digest = %(content_digest)s
         AND m.scope = %(scope)s
         AND {PLACE} = %(place)s

@@ -37,7 +37,7 @@ _BEGIN = sql.SQL("BEGIN; SET LOCAL recollect.workspace = {}; SET LOCAL recollect
 # Holds the user's row: whoever erases the user waits for us, and we find nobody after that.
 _HOLD_USER = sql.SQL("; SELECT id FROM app_user WHERE id = {} FOR KEY SHARE")
 # Nobody waits for the disk; after a crash the last half second of it may be missing.
-_COUNTING = sql.SQL("; SET LOCAL synchronous_commit = off")
+_COUNT = sql.SQL("{}; SET LOCAL synchronous_commit = off; {}; COMMIT")
 _BEGIN_READING = sql.SQL(
     "BEGIN READ ONLY; SET LOCAL recollect.workspace = {}; SET LOCAL recollect.reach = ''"
 )
@@ -120,10 +120,6 @@ class Pool:
             _begin(workspace_id) + _HOLD_USER.format(sql.Literal(str(user_id))), finds_user=True
         )
 
-    def counting(self, workspace_id: WorkspaceId) -> AbstractAsyncContextManager[Db]:
-        """As `writing`, for what is only counted: a crash may lose it, and it waits for no disk."""
-        return self._transaction(_begin(workspace_id) + _COUNTING)
-
     def reading(
         self, workspace_id: WorkspaceId, *, keeps_plans: bool = False
     ) -> AbstractAsyncContextManager[Db]:
@@ -150,6 +146,26 @@ class Pool:
     def statistics(self) -> dict[str, int]:
         """What the pool counts about itself."""
         return self._pool.get_stats()
+
+    async def count(self, workspace_id: WorkspaceId, statement: sql.Composed) -> None:
+        """Change what is only counted, in a transaction and a round trip of its own.
+
+        A crash may lose it, and it waits for no disk.
+        """
+        try:
+            connection = await self._pool.getconn()
+        except (PoolTimeout, PoolClosed) as error:
+            raise Unavailable("database") from error
+        try:
+            await connection.execute(_COUNT.format(_begin(workspace_id), statement))
+        except BaseException as error:
+            with suppress(psycopg.Error):
+                await connection.rollback()
+            if isinstance(error, psycopg.OperationalError):
+                raise Unavailable("database") from error
+            raise
+        finally:
+            await self._give_back(connection)
 
     @asynccontextmanager
     async def _transaction(

@@ -127,6 +127,27 @@ _IN_ORDER = """
     FROM near
     ORDER BY near.distance, near.memory_id
 """
+# The mean over a fixed handful, found by their random ids: over all it would need all of them.
+# Where most are not in sight it makes do with what it meets.
+_TYPICAL = f"""
+    (SELECT coalesce(avg(1 - (sample.embedding <=> %(vector)s)), 0)
+     FROM (
+        SELECT m.embedding
+        FROM (
+            SELECT v.* FROM memory_vector v
+            WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
+            ORDER BY v.memory_id
+            LIMIT 2000
+        ) AS m
+        WHERE {VISIBLE}
+        LIMIT 128
+     ) AS sample)
+"""
+_IN_ORDER_BESIDE_TYPICAL = f"""
+    SELECT near.memory_id AS id, 1 - near.distance AS cosine, {_TYPICAL} AS typical
+    FROM near
+    ORDER BY near.distance, near.memory_id
+"""
 # Of equally near ones the more important comes first, then the newer one. One by one: a plan that
 # is kept does not know how few they are, and joined them by reading the whole workspace.
 _MEMORIES = f"""
@@ -207,6 +228,24 @@ async def candidates(
         return await cursor.fetchall()
 
 
+async def candidates_beside_typical(
+    db: Db,
+    caller: Caller,
+    point: Point,
+    wanted: Filter,
+    *,
+    limit: int,
+    now: datetime,
+    view: View = CURRENT,
+) -> tuple[list[Candidate], float]:
+    """As `candidates`, and how near to the vector any memory in sight is on average."""
+    query = await _prepared(db, caller, point, wanted, limit, view, _IN_ORDER_BESIDE_TYPICAL)
+    cursor = await db.execute(query, _values(caller, point, wanted, limit, now, view))
+    rows = await cursor.fetchall()
+    found = [Candidate(memory_id, cosine) for memory_id, cosine, _ in rows]
+    return found, rows[0][2] if rows else 0.0
+
+
 async def nearest(
     db: Db, caller: Caller, point: Point, wanted: Filter, *, limit: int, now: datetime
 ) -> list[Near]:
@@ -284,38 +323,6 @@ def _values(
         "limit": limit,
         **visible_to(caller, now, view),
     }
-
-
-# Of a fixed handful, found by their random ids: the mean over all would need all of them. Where
-# most are not in sight it makes do with what it meets.
-_TYPICAL = f"""
-    SELECT coalesce(avg(1 - (sample.embedding <=> %(vector)s)), 0)
-    FROM (
-        SELECT m.embedding
-        FROM (
-            SELECT v.* FROM memory_vector v
-            WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
-            ORDER BY v.memory_id
-            LIMIT 2000
-        ) AS m
-        WHERE {VISIBLE}
-        LIMIT 128
-    ) AS sample
-"""
-
-
-async def typical_cosine(
-    db: Db, caller: Caller, point: Point, now: datetime, view: View = CURRENT
-) -> float:
-    """How near to a vector any memory in sight is, on average."""
-    values = {
-        "generation": point.generation,
-        "vector": HalfVector(point.vector),
-        **visible_to(caller, now, view),
-    }
-    row = await (await db.execute(_TYPICAL, values)).fetchone()
-    assert row
-    return float(row[0])
 
 
 _ALIKE = """
