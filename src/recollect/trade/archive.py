@@ -286,7 +286,7 @@ def _refuse_others(names: set[str]) -> None:
     if LINES not in names:
         raise Unreadable(
             f"The archive holds no `{LINES}`: it is no export of Recollect. For what other systems "
-            "write, say which wrote it (`from`)."
+            "write, say which wrote it: `--from mem0`, or `?from=mem0`."
         )
     if any(name != LINES and not _ENTRY.fullmatch(name) for name in names):
         raise Unreadable("The archive holds names that no export of Recollect has.")

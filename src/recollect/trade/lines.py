@@ -72,7 +72,7 @@ def _check_header(text: bytes) -> None:
     if isinstance(raw, str) or raw.get("type") != "recollect":
         raise Unreadable(
             "This is no export of Recollect: its first line is not the header. For what other "
-            "systems write, say which wrote it (`from`)."
+            "systems write, say which wrote it: `--from mem0`, or `?from=mem0`."
         )
     version = raw.get("format")
     if not isinstance(version, int) or version > FORMAT:
