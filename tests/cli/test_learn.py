@@ -7,10 +7,13 @@ from cli_support import recollect
 
 
 def test_waiting_and_the_bill_of_a_quiet_house_are_empty(restored: Path) -> None:
-    for verb in ("waiting", "bill"):
+    for verb, said in (
+        ("waiting", "nothing waits\n"),
+        ("bill", "no model was asked in the last 30 days\n"),
+    ):
         shown = recollect("learn", verb, "--data-dir", str(restored))
 
-        assert (shown.code, shown.out) == (0, "")
+        assert (shown.code, shown.out, shown.err) == (0, "", said)
 
 
 def test_what_does_not_wait_cannot_be_decided(restored: Path) -> None:

@@ -94,9 +94,15 @@ async def _callers(engine: Engine) -> list[Caller]:
 
 async def _waiting(settings: Settings, asked: argparse.Namespace) -> int:
     async with opened(settings) as engine:
-        for caller in await _callers(engine):
-            for each in await list_waiting(engine, caller, limit=asked.limit):
-                print(f"{each.id}  {each.why or '':<12} {each.content}")
+        found = [
+            each
+            for caller in await _callers(engine)
+            for each in await list_waiting(engine, caller, limit=asked.limit)
+        ]
+    for each in found:
+        print(f"{each.id}  {each.why or '':<12} {each.content}")
+    if not found:
+        print("nothing waits", file=sys.stderr)
     return 0
 
 
@@ -110,6 +116,7 @@ async def _accept(settings: Settings, asked: argparse.Namespace) -> int:
 async def _reject(settings: Settings, asked: argparse.Namespace) -> int:
     async with opened(settings) as engine:
         await reject(engine, await _owner(engine, asked.id), asked.id)
+    print("rejected")
     return 0
 
 
@@ -131,4 +138,6 @@ async def _bill(settings: Settings, asked: argparse.Namespace) -> int:
             f"{each.calls} calls  {each.input_tokens} in  {each.output_tokens} out"
             + (f"  cost {each.cost:.4f}" if each.cost is not None else "")
         )
+    if not lines:
+        print(f"no model was asked in the last {asked.days} days", file=sys.stderr)
     return 0
