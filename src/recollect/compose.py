@@ -95,6 +95,7 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
             summary_model=settings.summary_model,
             injection_deadline=timedelta(milliseconds=settings.inject_deadline_ms),
             injection_floor=settings.inject_floor,
+            turn_deadline=timedelta(seconds=settings.turn_seconds),
             is_reviewed=settings.review,
             daily_tokens=settings.daily_tokens,
             prices=settings.prices,

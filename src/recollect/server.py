@@ -20,7 +20,7 @@ from recollect.doors.dashboard import app as dashboard
 from recollect.doors.dashboard.turns import Turns
 from recollect.doors.front import Door, Front, bearer
 from recollect.doors.informer import app as informer
-from recollect.doors.limits import Limiter
+from recollect.doors.limits import Limiter, Sort, Turnstile
 from recollect.doors.router import app as router
 from recollect.doors.statebase import administration
 from recollect.doors.statebase import app as statebase
@@ -61,7 +61,7 @@ class Server:
             alumia.door(engine),
             statebase.door(engine),
             administration.door(engine),
-            router.door(engine),
+            router.door(engine, Turnstile(settings.turns_at_once)),
             informer.door(engine, self.ring, cookies, self.under_way),
             tools.door(engine),
             agents.door(engine),
@@ -75,6 +75,7 @@ class Server:
             ring=self.ring,
             limiter=Limiter(settings.rate_per_minute, settings.rate_burst, engine.now),
             measures=self.measures,
+            sorts=self._sorts(settings),
             proxies=settings.trusted_proxies,
             is_https=settings.https,
         )
@@ -82,6 +83,18 @@ class Server:
     def _sign_ins(self, settings: Settings) -> SignIns:
         life = Life(timedelta(hours=settings.session_idle_hours), timedelta(settings.session_days))
         return SignIns(self._engine.pool, self._engine.now, life)
+
+    def _sorts(self, settings: Settings) -> dict[Sort, Limiter]:
+        """The limits that sorts of requests have of their own: a minute's worth at once."""
+        wanted = {
+            Sort.WRITE: settings.rate_writes,
+            Sort.SEARCH: settings.rate_searches,
+            Sort.TURN: settings.rate_turns,
+            Sort.UPLOAD: settings.rate_uploads,
+        }
+        return {
+            sort: Limiter(rate, rate, self._engine.now) for sort, rate in wanted.items() if rate
+        }
 
     def _people(self, settings: Settings) -> Limiter:
         """A page asks more often than a program: for every letter typed, for every screen."""

@@ -140,6 +140,18 @@ class Settings:
     )
     rate_per_minute: int = _setting("Requests a key may make a minute. 0: no limit.", 100)
     rate_burst: int = _setting("Requests a key may make at once.", 200)
+    rate_writes: int = _setting(
+        "Of these, requests a minute that change something. 0: no limit of their own.", 0
+    )
+    rate_searches: int = _setting(
+        "Of these, searches and recalls a minute. 0: no limit of their own.", 0
+    )
+    rate_turns: int = _setting("Of these, turns a minute. 0: no limit of their own.", 0)
+    rate_uploads: int = _setting("Of these, files a minute. 0: no limit of their own.", 0)
+    turns_at_once: int = _setting(
+        "Turns a key may have under way at once at `/v1`. 0: no limit.", 256
+    )
+    turn_seconds: int = _setting("Longest a turn may take, whatever the model still says.", 600)
     https: bool = _setting(
         "Set when a proxy with https stands in front: browsers are then known by the cookie "
         "`__Host-session`, which they send over https alone.",
@@ -364,11 +376,18 @@ def _check(settings: Settings) -> None:
         raise Invalid("The setting `segment_tie` must be between 0 and 1.")
     if not 0 <= settings.inject_floor <= 1:
         raise Invalid("The setting `inject_floor` must lie between 0 and 1.")
+    if settings.turn_seconds < 1:
+        raise Invalid("The setting `turn_seconds` must be at least 1.")
     if min(settings.session_idle_hours, settings.session_days) < 1:
         raise Invalid("The settings `session_idle_hours` and `session_days` must be at least 1.")
     for name in (
         "rate_per_minute",
         "rate_burst",
+        "rate_writes",
+        "rate_searches",
+        "rate_turns",
+        "rate_uploads",
+        "turns_at_once",
         "workers",
         "embedding_deadline_ms",
         "chat_idle_seconds",

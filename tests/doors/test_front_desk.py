@@ -3,14 +3,17 @@
 import asyncio
 import hashlib
 import hmac
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 
 from recollect.domain import KeyId, Right
+from recollect.doors.limits import Sort, sort_of
 from recollect.engine import keys
 from recollect.engine.core import Engine
 from recollect.engine.keys import KeyRing, create_key, revoke_key
@@ -20,6 +23,7 @@ from recollect.store import identity
 from recollect.store.identity import KeyRecord
 from tests.support.clock import Clock
 from tests.support.house import Visitor, key_for, serve, until_blocked, visit
+from tests.support.routes import routes_of
 from tests.support.statebase import complaint, open_session, problem, remember
 
 pytestmark = pytest.mark.anyio
@@ -460,6 +464,68 @@ async def test_R227_S50_too_many_requests_are_refused_until_the_window_has_passe
         }
     }
     assert later == [200, 429]
+
+
+async def test_S50_each_sort_of_request_has_a_limit_of_its_own(
+    visitor: Visitor, engine: Engine, clock: Clock
+) -> None:
+    asked: dict[str, tuple[str, str, dict[str, Any]]] = {
+        "rate_writes": ("POST", "/v1/sessions", {"json": {"agent_id": "a"}}),
+        "rate_searches": ("POST", "/v1/memories/search", {"json": {"query": "tea"}}),
+        "rate_turns": ("POST", "/v1/responses", {"json": {"model": "none", "input": "tea"}}),
+        "rate_uploads": ("POST", "/api/v1/import", {"files": {"file": ("a.jsonl", b"{}")}}),
+    }
+    limits = dict.fromkeys(asked, 2)
+    server = serve(engine, rate_per_minute=600, **limits)
+    async with visit(server, Authorization=f"Bearer {visitor.key}") as http:
+        for method, path, sent in asked.values():
+            first = await http.request(method, path, **sent)
+            second = await http.request(method, path, **sent)
+            refused = await http.request(method, path, **sent)
+            clock.advance(timedelta(seconds=int(refused.headers["retry-after"])))
+            again = await http.request(method, path, **sent)
+            read = await http.get("/v1/memory")
+
+            assert 429 not in {first.status_code, second.status_code, again.status_code}, path
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "30"), path
+            assert [each.headers["x-ratelimit-remaining"] for each in (first, second, refused)] == [
+                *("1", "0", "0")
+            ]
+            assert (read.status_code, read.headers["x-ratelimit-limit"]) == (200, "600")
+
+
+async def test_S50_every_route_is_of_some_sort(server: Server) -> None:
+    """What costs as a search or a turn does is told from what is merely read or written."""
+    told = {
+        (route.path, sort_of(route.method, re.sub(r"{[^}]*}", "x", route.path)))
+        for door in server.doors
+        if isinstance(door.app, FastAPI)
+        for route in routes_of(door)
+    }
+
+    assert {path for path, sort in told if sort is Sort.TURN} == {
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/api/chats/{chat_id}",
+        "/chat/api/chats/{chat_id}/turns",
+    }
+    assert {path for path, sort in told if sort is Sort.SEARCH} == {
+        "/v1/memory/search",
+        "/v1/memories/search",
+        "/v1/sessions/{session_id}/context",
+        "/v1/tools/memory_recall",
+        "/agents/memories/search",
+        "/api/v1/memories/recall",
+        "/api/chats/{chat_id}/memories/search",
+        "/v1/workspaces/{workspace_id}/search",
+        "/v1/embeddings",
+        "/chat/api/workspaces/{workspace_id}/search",
+    }
+    call = {"method": "tools/call", "params": {"name": "memory_recall"}}
+    assert sort_of("POST", "/mcp", call) is Sort.SEARCH
+    assert sort_of("POST", "/mcp", {**call, "params": {"name": "memory_save"}}) is Sort.WRITE
+    assert sort_of("POST", "/mcp", {**call, "method": "tools/list"}) is Sort.READ
+    assert sort_of("POST", "/lisbon/v1/chat/completions") is Sort.TURN
 
 
 async def test_R227_a_refused_request_does_nothing(visitor: Visitor, engine: Engine) -> None:

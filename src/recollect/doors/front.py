@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recollect.domain import Caller
 from recollect.doors import strict_json
-from recollect.doors.limits import Allowance, Limiter
+from recollect.doors.limits import Allowance, Limiter, Sort, sort_of
 from recollect.engine.core import Engine
 from recollect.engine.keys import KeyRing
 from recollect.engine.once import Answer, begin_once, end_once
@@ -117,6 +117,7 @@ class Front:
         ring: KeyRing,
         limiter: Limiter,
         measures: Measures,
+        sorts: Mapping[Sort, Limiter] | None = None,
         proxies: Collection[str] = (),
         is_https: bool = False,
     ) -> None:
@@ -125,6 +126,7 @@ class Front:
         self._engine = engine
         self._ring = ring
         self._limiter = limiter
+        self._sorts = sorts or {}
         self._measures = measures
         self._proxies = proxies
         self._is_https = is_https
@@ -175,12 +177,14 @@ class Front:
         caller = await self._recognise(door, visit)
         _check_address(visit.scope)
         if room := door.room_for_file(visit.scope["path"], visit.headers):
+            self._charge(visit, caller, Sort.UPLOAD)
             await _take_file(door, visit, caller, receive, room)
             return
-        body = await _body(receive, door.most_bytes)
+        body, told = await _body(receive, door.most_bytes), None
         if body and visit.scope["method"] in _WITH_BODY:
             _check_format(visit.headers)
-            strict_json.read(body)
+            told = strict_json.read(body)
+        self._charge(visit, caller, sort_of(visit.scope["method"], visit.scope["path"], told))
         token = visit.headers.get("idempotency-key")
         if caller is None or token is None or visit.scope["method"] not in _REPEATABLE:
             await _enter(door, visit, caller, replay(body, receive), visit.send)
@@ -200,6 +204,11 @@ class Front:
             raise
         visit.charge(limiter, caller.key_id or caller.user_id)
         return caller
+
+    def _charge(self, visit: "_Visit", caller: Caller | None, sort: Sort) -> None:
+        """Count a request against the limit of its sort, where there is one."""
+        if caller and sort in self._sorts:
+            visit.charge(self._sorts[sort], caller.key_id or caller.user_id)
 
     async def _look_at(self, door: Door, visit: "_Visit") -> Caller:
         if door.recognise:
@@ -321,9 +330,17 @@ class _Visit:
         return str(getattr(self.scope.get("route"), "path", "unrouted"))
 
     def charge(self, limiter: Limiter, holder: object) -> None:
-        """Count this request against a limit; raise `RateLimited` when there is none left."""
-        self.allowance = limiter.look(holder)
-        self.allowance = limiter.take(holder)
+        """Count this request against a limit; raise `RateLimited` when there is none left.
+
+        Of several limits the headers tell the one that is nearest.
+        """
+        self._tell(limiter.look(holder))
+        self._tell(limiter.take(holder))
+
+    def _tell(self, allowance: Allowance | None) -> None:
+        known = self.allowance
+        if known is None or (allowance and allowance.remaining <= known.remaining):
+            self.allowance = allowance
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

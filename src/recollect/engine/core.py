@@ -34,6 +34,8 @@ class Engine:
     injection_deadline: timedelta = timedelta(seconds=1)
     # What is less relevant than this is not told to a model unasked.
     injection_floor: float = 0.7
+    # The longest a turn may take.
+    turn_deadline: timedelta = timedelta(minutes=10)
     # Whether what is learnt waits for a person to accept it.
     is_reviewed: bool = False
     # Who distils lessons, a `Distiller`; None: whoever the configured models make it.

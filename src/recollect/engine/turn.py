@@ -10,7 +10,6 @@ import json
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar, cast
 from uuid import uuid4
@@ -53,7 +52,6 @@ T = TypeVar("T")
 # The model is asked this often in one turn; in the last round it has no tools left and must answer.
 MOST_ROUNDS = 5
 MOST_CALLS = 16
-_DEADLINE = timedelta(minutes=10)
 _MOST_WHOLE_BYTES = 64 * 1024 * 1024
 _LONGEST_REFUSAL = 1024 * 1024
 _FAREWELL_SECONDS = 0.1
@@ -188,7 +186,7 @@ async def run_turn(engine: Engine, caller: Caller, ask: Ask, sink: Sink) -> None
     # Its own writes are many; the front desk keeps the answer.
     turn = _Turn(engine, replace(caller, once=None), ask, route, sink)
     try:
-        async with asyncio.timeout(_DEADLINE.total_seconds()):
+        async with asyncio.timeout(engine.turn_deadline.total_seconds()):
             await turn.run()
     except TimeoutError:
         raise TooSlow from None

@@ -1,19 +1,23 @@
 """What passes through: requests, answers, refusals and failures, streamed or not."""
 
+import asyncio
 import base64
 import json
 import re
 import struct
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from recollect.models.chats import Chats
 from recollect.models.librarian import NAME, Librarian
+from recollect.tasks import end
 from tests.doors.router.conftest import Object, Routed
 from tests.support.house import serve, visit
 from tests.support.upstream import Call, Raw, Say, events_of
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -209,6 +213,37 @@ async def test_silence_is_given_up(routed: Routed) -> None:
     [told] = [each async for each in events_of(answer)]
     assert told["error"]["code"] == "upstream_timeout"
     assert told["error"]["message"] == "The chat model did not answer in time."
+
+
+async def test_S52_a_turn_ends_when_its_time_is_up_though_the_model_goes_on(
+    routed: Routed,
+) -> None:
+    hasty = replace(routed.engine, turn_deadline=timedelta(seconds=2))
+    routed.upstream.script = [Say("again " * 10_000, pause=0.05)]
+    async with visit(serve(hasty), Authorization=f"Bearer {routed.key}") as http:
+        answer = await replace(routed, http=http).chat("Hi", stream=True)
+
+    said, *_, last = [each async for each in events_of(answer)]
+    assert said["choices"]
+    assert last["error"]["code"] == "upstream_timeout"
+    assert (await routed.chat("Hi")).status_code == 200
+
+
+async def test_S52_a_key_has_only_so_many_turns_under_way(routed: Routed) -> None:
+    server = serve(routed.engine, turns_at_once=1)
+    routed.upstream.script = [Raw([b"data: "], hangs=True), Say("Now.")]
+    async with visit(server, Authorization=f"Bearer {routed.key}") as http:
+        busy = replace(routed, http=http)
+        first = asyncio.create_task(busy.chat("Hi", stream=True))
+        await until(lambda: len(routed.upstream.asked) == 1)
+        refused = await busy.chat("Hi")
+        await end([first])
+        later = await busy.chat("Hi")
+
+    assert refused.status_code == 429
+    assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+    assert refused.headers["retry-after"] == "5"
+    assert later.status_code == 200
 
 
 async def test_a_model_that_never_stops_fills_nobodys_memory(routed: Routed) -> None:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.doors.front import MIB, Door, bearer
 from recollect.doors.furnish import BEARER, CallerOf, EngineOf, furnish, new_app, new_router
+from recollect.doors.limits import Turnstile
 from recollect.doors.router import responses, workspaces
 from recollect.doors.router.body import Object, Sent, object_in, objects_in, takes
 from recollect.doors.router.errors import ErrorObject, answer
@@ -37,13 +38,14 @@ _MOST_BYTES = 8 * MIB
 router = new_router(ErrorObject, 502, 504)
 
 
-def door(engine: Engine) -> Door:
-    """The door, ready to be hung."""
+def door(engine: Engine, turnstile: Turnstile) -> Door:
+    """The door, ready to be hung; so many turns of a key pass at once."""
     app = new_app(
         "Recollect: the router",
         "The OpenAI API in front of any model, with a memory.",
         [*router.routes, *responses.router.routes, *workspaces.router.routes],
     )
+    app.state.turnstile = turnstile
     app.add_middleware(_Projects, engine=engine)
     furnish(app, engine, answer, BEARER)
     return Door("router", _PREFIXES, app, answer, bearer, _MOST_BYTES, also=_OF_PROJECT)

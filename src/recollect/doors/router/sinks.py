@@ -10,7 +10,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from recollect.domain import Caller
 from recollect.doors.front import BROKEN, Reply
+from recollect.doors.limits import Turnstile
 from recollect.doors.router.errors import answer
 from recollect.doors.router.headers import downward
 from recollect.engine.turn import Begun, Piece, Ran, Sink
@@ -106,6 +108,12 @@ class TurnResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the turn; what fails before the first byte is raised and answered by the door."""
+        caller: Caller = scope["state"]["caller"]
+        turnstile: Turnstile = scope["app"].state.turnstile
+        with turnstile.passing(caller.key_id or caller.user_id):
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         line = Line(send)
         sink = self._sink(line)
         turn = asyncio.ensure_future(self._run(sink))
