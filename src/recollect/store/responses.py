@@ -10,8 +10,10 @@ from psycopg.types.json import Jsonb
 from recollect.domain import Caller
 from recollect.store.pool import Db
 
-# Longer chains are cut at their beginning: no model reads further back.
+# Longer chains are cut at their beginning: no model reads further back. In bytes as they are
+# stored, and as large as the largest request that the router takes.
 MOST_EARLIER = 500
+MOST_EARLIER_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +53,22 @@ _NEWEST = f"""
     ORDER BY created_at DESC, id
     LIMIT 1
 """
+# The way back is found by ids and sizes alone; messages are read once, of what is within bounds.
 _CHAIN = f"""
     WITH RECURSIVE chain AS (
-        SELECT r.id, r.previous_id, r.messages, 1 AS depth
+        SELECT r.id, r.previous_id, 1 AS depth, pg_column_size(r.messages)::bigint AS size
         FROM response r
         WHERE r.workspace_id = %(workspace_id)s AND r.id = %(id)s AND {_OWN}
         UNION ALL
-        SELECT r.id, r.previous_id, r.messages, chain.depth + 1
+        SELECT r.id, r.previous_id, chain.depth + 1, chain.size + pg_column_size(r.messages)
         FROM chain
         JOIN response r ON r.workspace_id = %(workspace_id)s AND r.id = chain.previous_id
-        WHERE chain.depth < %(most)s AND {_OWN}
+        WHERE chain.depth < %(most)s AND chain.size < %(most_bytes)s AND {_OWN}
     )
-    SELECT messages FROM chain ORDER BY depth DESC
+    SELECT r.messages FROM chain
+    JOIN response r ON r.workspace_id = %(workspace_id)s AND r.id = chain.id
+    WHERE chain.depth = 1 OR chain.size <= %(most_bytes)s
+    ORDER BY chain.depth DESC
 """
 _DELETE = f"""
     DELETE FROM response r
@@ -111,8 +117,13 @@ async def newest(db: Db, caller: Caller, conversation: str) -> Response | None:
 
 
 async def messages_up_to(db: Db, caller: Caller, response_id: str) -> list[dict[str, Any]]:
-    """Every message of a response and of those before it, in order."""
-    values = {**_whose(caller), "id": response_id, "most": MOST_EARLIER}
+    """The messages of a response and of those before it, in order; of very many, the latest."""
+    values = {
+        **_whose(caller),
+        "id": response_id,
+        "most": MOST_EARLIER,
+        "most_bytes": MOST_EARLIER_BYTES,
+    }
     cursor = await db.execute(_CHAIN, values)
     return [message for row in await cursor.fetchall() for message in row[0]]
 

@@ -1,11 +1,17 @@
 """`/v1/responses`: the same turns, in their own lifecycle, continued by id."""
 
+import base64
 import json
+import os
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from recollect.domain import Caller
 from recollect.engine.core import Engine
+from recollect.store import responses
+from recollect.store.responses import Response
 from tests.doors.router.conftest import Object, Routed
 from tests.support.house import key_for, neighbour, new_caller
 from tests.support.upstream import Call, Raw, Say, events_of
@@ -43,6 +49,25 @@ async def test_a_text_gets_a_message(routed: Routed) -> None:
         {"role": "user", "content": "Hi"},
     ]
     assert sent["max_completion_tokens"] == 9
+
+
+async def test_a_long_conversation_is_cut_at_its_beginning(engine: Engine, caller: Caller) -> None:
+    async with engine.writing(caller) as db:
+        before: str | None = None
+        for number in range(5):
+            # Random, so that it is no smaller where it is stored.
+            noise = base64.b64encode(os.urandom(2_250_000)).decode()
+            said = [{"role": "user", "content": f"{number} {noise}"}]
+            response = Response(
+                f"resp_{uuid4().hex}", before, None, None, [], said, {}, engine.now()
+            )
+            await responses.insert(db, caller, response)
+            before = response.id
+        assert before
+        found = await responses.messages_up_to(db, caller, before)
+
+    numbers = [each["content"][0] for each in found]
+    assert numbers == ["3", "4"]
 
 
 async def test_R051_tools_run_in_the_loop_and_are_shown_as_the_servers(routed: Routed) -> None:
