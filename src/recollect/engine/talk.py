@@ -30,6 +30,7 @@ from recollect.engine.threads import OpenThread, get_thread, open_thread
 from recollect.engine.turn import Ask, Mode
 from recollect.errors import Conflict, Invalid, NotFound
 from recollect.store import events, idempotency, listen, memories, segments, threads
+from recollect.store.threads import Place
 
 # On which one server tells the others whose answer, in which chat, is to be broken off.
 STOP = "recollect_stop"
@@ -82,22 +83,28 @@ async def list_talks(
     caller: Caller,
     *,
     words: str | None,
-    after: tuple[datetime, UUID] | None,
+    after: Place | None,
     limit: int,
-) -> tuple[list[Thread], bool]:
-    """Chats, the latest first, and whether more follow."""
+) -> tuple[list[Thread], Place | None]:
+    """Chats, the latest first, and the place behind which more may follow.
+
+    With words, those that hold them: a search looks through so many messages at a time, and can
+    come back with few or none and a place to go on from.
+    """
     caller.require(Right.READ)
+    now, many = engine.now(), limit + 1  # one row more shows whether a next page exists
+    looked: Place | None = None
     async with engine.reading(caller) as db:
-        found = await threads.chats(
-            db,
-            caller,
-            agent=AGENT,
-            words=words,
-            after=after,
-            limit=limit + 1,  # one row more shows whether a next page exists
-            now=engine.now(),
-        )
-    return found[:limit], len(found) > limit
+        if words:
+            found, looked = await threads.chats_holding(
+                db, caller, words, agent=AGENT, after=after, limit=many, now=now
+            )
+        else:
+            found = await threads.chats(db, caller, agent=AGENT, after=after, limit=many, now=now)
+    if len(found) > limit:
+        last = found[limit - 1]
+        return found[:limit], (last.updated_at, last.id)
+    return found, looked
 
 
 async def end_chat(engine: Engine, caller: Caller, ref: Ref) -> None:

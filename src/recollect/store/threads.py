@@ -276,45 +276,87 @@ async def listed(
 
 
 # Chats: what was talked in, or was begun to be. Sessions that only hold state are none.
+_IS_CHAT = f"""
+    (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}
+    AND (t.message_count > 0 OR t.agent = %(agent)s)
+    AND (%(after_at)s::timestamptz IS NULL
+         OR (t.updated_at, t.id) < (%(after_at)s, %(after_id)s::uuid))
+"""
 _CHATS = f"""
     SELECT {_COLUMNS} FROM thread t
-    WHERE t.workspace_id = %(workspace_id)s
-        AND (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_IN_SIGHT}
-        AND (t.message_count > 0 OR t.agent = %(agent)s)
-        AND (%(words)s::text IS NULL OR position(%(words)s in lower(t.name)) > 0 OR EXISTS (
-            SELECT FROM message said
-            WHERE said.workspace_id = %(workspace_id)s AND said.thread_id = t.id
-                AND position(%(words)s in lower(said.content)) > 0))
-        AND (%(after_at)s::timestamptz IS NULL
-             OR (t.updated_at, t.id) < (%(after_at)s, %(after_id)s::uuid))
+    WHERE t.workspace_id = %(workspace_id)s AND {_IS_CHAT}
     ORDER BY t.updated_at DESC, t.id DESC
     LIMIT %(limit)s
 """
+# No index serves words inside of messages under row-level security: whoever searches reads them.
+# So many messages are looked through at a time, whole chats, and at least one.
+_NEXT_CHATS = f"""
+    SELECT t.updated_at, t.id, t.message_count FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND {_IS_CHAT}
+    ORDER BY t.updated_at DESC, t.id DESC
+    LIMIT %(limit)s
+"""
+_HOLDING = f"""
+    SELECT {_COLUMNS} FROM thread t
+    WHERE t.workspace_id = %(workspace_id)s AND t.id = ANY(%(ids)s) AND {THREAD_IN_SIGHT}
+        AND (position(%(words)s in lower(t.name)) > 0 OR EXISTS (
+            SELECT FROM message said
+            WHERE said.workspace_id = %(workspace_id)s AND said.thread_id = t.id
+                AND position(%(words)s in lower(said.content)) > 0))
+    ORDER BY t.updated_at DESC, t.id DESC
+    LIMIT %(limit)s
+"""
+MOST_LOOKED_THROUGH = 20_000
+_MOST_CHATS = 2_000
+
+Place = tuple[datetime, UUID]
 
 
 async def chats(
-    db: Db,
-    caller: Caller,
-    *,
-    agent: str,
-    words: str | None,
-    after: tuple[datetime, UUID] | None,
-    limit: int,
-    now: datetime,
+    db: Db, caller: Caller, *, agent: str, after: Place | None, limit: int, now: datetime
 ) -> list[Thread]:
-    """Chats by their last change, those that hold these words, from just behind a place on."""
-    after_at, after_id = after or (None, None)
-    values: dict[str, Any] = {
-        "agent": agent,
-        "words": words and words.lower(),
-        "after_at": after_at,
-        "after_id": after_id,
-        "limit": limit,
-        **visible_to(caller, now),
-    }
+    """Chats by their last change, from just behind a place on."""
+    values = _chats_after(caller, agent, after, now) | {"limit": limit}
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
         await cursor.execute(_CHATS, values)
         return await cursor.fetchall()
+
+
+async def chats_holding(
+    db: Db,
+    caller: Caller,
+    words: str,
+    *,
+    agent: str,
+    after: Place | None,
+    limit: int,
+    now: datetime,
+    most_messages: int = MOST_LOOKED_THROUGH,
+) -> tuple[list[Thread], Place | None]:
+    """Of the next chats those that hold these words; and the last that was looked at.
+
+    None when no chat is left.
+    """
+    values = _chats_after(caller, agent, after, now)
+    ahead = await (await db.execute(_NEXT_CHATS, values | {"limit": _MOST_CHATS})).fetchall()
+    looked: list[Place] = []
+    for updated_at, thread_id, count in ahead:
+        if looked and most_messages <= 0:
+            break
+        looked.append((updated_at, thread_id))
+        most_messages -= count
+    values |= {"ids": [each for _, each in looked], "words": words.lower(), "limit": limit}
+    async with db.cursor(row_factory=class_row(Thread)) as cursor:
+        await cursor.execute(_HOLDING, values)
+        found = await cursor.fetchall()
+    is_all = len(looked) == len(ahead) < _MOST_CHATS
+    return found, None if is_all else looked[-1]
+
+
+def _chats_after(caller: Caller, agent: str, after: Place | None, now: datetime) -> dict[str, Any]:
+    after_at, after_id = after or (None, None)
+    place = {"agent": agent, "after_at": after_at, "after_id": after_id}
+    return place | visible_to(caller, now)
 
 
 _RENAME = """

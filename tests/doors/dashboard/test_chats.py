@@ -10,11 +10,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from recollect.domain import Ref
+from recollect.domain import Caller, Ref
+from recollect.engine.core import Engine
 from recollect.engine.messages import ListMessages, list_messages
 from recollect.engine.save import Save, save
 from recollect.engine.segments import MakeMemory, make_memory
+from recollect.engine.talk import AGENT
 from recollect.models.chats import Chats
+from recollect.store.threads import Place, chats_holding
 from recollect.worker import Worker
 from tests.doors.dashboard.conftest import DEADLINE, Desk, Object
 from tests.support.chats import new_chat, say
@@ -315,6 +318,33 @@ async def test_R035_short_work_and_plain_talk_come_to_nothing(
     names = {each.name for each in [*short, *plain]}
     assert "x_memory.auto_saved" not in names
     assert len(endpoint.asked) == 2
+
+
+async def test_a_search_looks_through_so_many_messages_at_a_time_and_goes_on(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    for number in range(7):
+        thread = await new_chat(engine, caller)
+        await say(engine, caller, thread, *(f"word {each} of {number}" for each in range(3)))
+        clock.advance(timedelta(minutes=1))
+    pages: list[list[str]] = []
+    place: Place | None = None
+    async with engine.reading(caller) as db:
+        while place or not pages:
+            found, place = await chats_holding(
+                db,
+                caller,
+                "OF 1",
+                agent=AGENT,
+                after=place,
+                limit=5,
+                now=engine.now(),
+                most_messages=5,
+            )
+            pages.append([each.code for each in found])
+
+    # Two chats at a time, the latest first: the one that holds it is the last but one.
+    assert [len(each) for each in pages] == [0, 0, 1, 0]
 
 
 async def test_a_compaction_needs_no_words(modelled: Desk, endpoint: Endpoint) -> None:

@@ -41,18 +41,17 @@ async def get_chats(
         wanted = refs.workspace(parameters.workspace)
         caller = await enter_place(engine, caller, wanted)
     asked = {"q": parameters.q, "in": caller.workspace_id}
-    found, has_more = await list_talks(
+    found, place = await list_talks(
         engine,
         caller,
         words=parameters.q,
         after=place_of(parameters.cursor, caller, asked),
         limit=clamped(parameters.limit, default=_USUAL, most=_MOST),
     )
-    last = found[-1] if has_more else None
     return wire.Page(
         items=[chat_wire.from_thread(each) for each in found],
-        next_cursor=cursor_at((last.updated_at, last.id), caller, asked) if last else None,
-        has_more=has_more,
+        next_cursor=cursor_at(place, caller, asked) if place else None,
+        has_more=place is not None,
     )
 
 
