@@ -77,6 +77,33 @@ async def test_a_large_workspace_is_indexed_and_finds_what_the_exact_scan_finds(
             assert not forgotten & set(by_index)
 
 
+async def test_a_workspace_that_has_grown_very_large_gets_a_denser_index_in_place_of_its_own(
+    databases: TestDatabases, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_indexes, "_DENSE_FROM", MANY)
+    embedder = StubEmbedder(dimension=DIMENSION)
+    async with open_house(databases.clone(), Embedders(embedder), clock) as engine:
+        caller = await new_caller(engine)
+
+        async def options() -> list[str]:
+            await index_vectors(engine, caller.workspace_id, no_beat, LEAST)
+            async with engine.pool.everywhere() as db:
+                assert await vector_indexes.wanted(db, LEAST) == []
+                cursor = await db.execute(
+                    "SELECT unnest(reloptions) FROM pg_class WHERE relname LIKE 'near_%'"
+                )
+                return sorted(row[0] for row in await cursor.fetchall())
+
+        await fill(engine, caller, LEAST)
+        assert await options() == ["ef_construction=128", "m=16"]
+        for number in range(LEAST, MANY):
+            await save(engine, caller, Save(f"statement {number}"))
+        assert await options() == ["ef_construction=128", "m=32"]
+
+        found = await near(engine, caller, "statement 1", Filter(), is_indexed=True)
+    assert len(found) == 10
+
+
 async def test_where_shared_memory_is_too_small_the_index_is_built_without_it(
     databases: TestDatabases, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ LEAST_MEMORIES = 20_000
 
 
 async def plan_indexes(engine: Engine, least: int = LEAST_MEMORIES) -> None:
-    """Queue an index for every large workspace that has none."""
+    """Queue an index for every large workspace that has none, or too sparse a one."""
     async with engine.pool.everywhere() as db:
         wanted = await vector_indexes.wanted(db, least)
     for each in wanted:
@@ -38,5 +38,5 @@ async def index_vectors(
         if table:
             await vector_indexes.build(engine.pool, each, table)
             async with engine.pool.writing(workspace_id) as db:
-                await vector_indexes.note(db, each, is_ready=True)
+                await vector_indexes.note(db, each)
             engine.spaces.drop(workspace_id)
