@@ -118,6 +118,7 @@ async def _belongs_to(url: str, chat: Chat, workspace_id: UUID) -> None:
         await db.set_autocommit(True)
         # As if they had been written once: what an update leaves behind would be scanned as well.
         await db.execute("VACUUM (FULL, ANALYZE)")
+        await db.execute("CHECKPOINT")
 
 
 async def _measured(server: Server, chat: Chat, size: int, options: Options) -> str:

@@ -49,9 +49,10 @@ from recollect.errors import Conflict, Invalid, NotFound
 from recollect.models.embed import Embedder, Purpose
 from recollect.store import files, jobs, memories, messages, segments, vectors, words
 from recollect.store.jobs import NewJob
-from recollect.store.messages import Held
+from recollect.store.messages import Held, Located
 from recollect.store.pool import Db, together
 from recollect.store.segments import Segment
+from recollect.tasks import both
 
 _ACTOR = "segmenter"
 
@@ -159,17 +160,23 @@ async def search_made(
     """A chat's memories closest to a question, best first, with the number of their messages."""
     caller.require(Right.READ)
     check_query(query)
-    # Before the transaction: no connection is held while a model thinks.
-    asked = await spaces.embed_query(engine, caller.workspace_id, query)
+    # No connection is held while a model thinks; meanwhile the chat is looked up.
+    asked, located = await both(
+        spaces.embed_query(engine, caller.workspace_id, query), _located(engine, caller, thread)
+    )
     # Every search in a chat has the same plan.
     async with engine.searching(caller) as db:
-        located = await located_thread(engine, db, caller, thread)
         ask = Recall(query=query, limit=limit, wanted=Filter(thread_id=located.id))
         recalled = await recall_within(engine, db, caller, ask, asked)
         counts = await segments.message_counts(
             db, caller.workspace_id, [hit.memory.id for hit in recalled.hits]
         )
     return [(hit, counts.get(hit.memory.id, 0)) for hit in recalled.hits]
+
+
+async def _located(engine: Engine, caller: Caller, thread: Ref) -> Located:
+    async with engine.reading(caller) as db:
+        return await located_thread(engine, db, caller, thread)
 
 
 async def regenerate(engine: Engine, caller: Caller, ref: Ref) -> Made:
@@ -250,8 +257,7 @@ async def plan(engine: Engine, caller: Caller, thread: Ref, rules: Rules) -> lis
     caller.require(Right.READ)
     planned: list[Planned] = []
     beyond: Place | None = None
-    async with engine.reading(caller) as db:
-        located = await located_thread(engine, db, caller, thread)
+    located = await _located(engine, caller, thread)
     while True:
         async with engine.reading(caller) as db:
             said = await messages.page(db, caller, located.id, beyond=beyond, limit=_AHEAD)
