@@ -61,10 +61,12 @@ def test_where_nothing_is_buried_nothing_is_retried(restored: Path) -> None:
     assert (shown.code, shown.out) == (0, "no jobs\n")
 
 
-def test_jobs_of_a_house_that_was_never_used_are_none(desk: Path) -> None:
+def test_jobs_of_a_house_that_is_not_there_are_refused_and_make_none(desk: Path) -> None:
     shown = recollect("jobs", "list", "--data-dir", desk / "data")
 
-    assert (shown.code, shown.out, shown.err) == (0, "no jobs\n", "")
+    assert (shown.code, shown.out) == (1, "")
+    assert "`recollect serve` makes a new one" in shown.err
+    assert not (desk / "data").exists()
 
 
 def test_a_second_migration_finds_nothing_to_do(restored: Path) -> None:
