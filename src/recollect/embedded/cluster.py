@@ -38,9 +38,6 @@ _SETTINGS = {
     "synchronous_commit": "on",
     "password_encryption": "scram-sha-256",
     "jit": "off",
-    # What was in its memory is read back after a restart, in the background: without that the first
-    # hundreds of searches in a large workspace take longer.
-    "shared_preload_libraries": "pg_prewarm",
     # Plans for tables never analysed are poor; a new house shall not wait a minute for good ones.
     "autovacuum_naptime": "10s",
     "autovacuum_work_mem": "64MB",  # else as much as building an index may take, for each worker
@@ -289,12 +286,24 @@ def _command(home: Home, bin_dir: Path, socket_dir: Path) -> list[str]:
     quoted = '"' + str(socket_dir).replace('"', '""') + '"'
     settings = {
         **_SETTINGS,
+        **_warmth(bin_dir),
         "shared_buffers": f"{buffers_mib()}MB",
         "maintenance_work_mem": f"{building_mib()}MB",
         "unix_socket_directories": quoted,
     }
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     return [str(bin_dir / "postgres"), "-D", str(home.cluster), *options]
+
+
+def _warmth(bin_dir: Path) -> dict[str, str]:
+    """What was in its memory is read back after a restart, in the background.
+
+    Without that the first hundreds of searches in a large workspace take longer. A PostgreSQL that
+    comes without the library would not start if told to load it.
+    """
+    if not any((bin_dir.parent / "lib").rglob("pg_prewarm.*")):
+        return {}
+    return {"shared_preload_libraries": "pg_prewarm"}
 
 
 def _run_keeper(home: Home, pid: int, command: list[str], ends: int | None) -> None:
