@@ -12,7 +12,7 @@ from recollect.domain import Origin, Ref, Relation
 from recollect.engine.core import Engine
 from recollect.engine.link import Link, link
 from recollect.engine.save import Save, save
-from recollect.store import jobs
+from recollect.store import jobs, threads
 from recollect.store.jobs import NewJob
 from tests.support.dashboard import PASSWORD
 from tests.support.papers import UNTIDY, docx, locked_pdf, paragraph, pdf
@@ -291,3 +291,22 @@ def test_letters_act_as_keys_until_that_is_switched_off(person: Person) -> None:
     page.keyboard.press("n")
 
     expect(page.get_by_text("What should be remembered?")).to_be_visible()
+
+
+def test_a_search_in_chats_goes_on_by_itself_past_stretches_that_hold_nothing(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = threads.chats_holding.__kwdefaults__
+    assert defaults
+    monkeypatch.setitem(defaults, "most_messages", 0)  # one chat at a time
+    for title in ("The old harbour", "Bread", "Planning", "Tides"):
+        person.ask("POST", "/chat/api/chats", json={"title": title})
+    page = person.open("/#/chats")
+    rows = page.locator(".rows .memory")
+    expect(rows).to_have_count(4)
+
+    page.get_by_label("Search chats").fill("harbour")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("The old harbour")
+    page.get_by_label("Search chats").fill("submarine")
+    expect(page.get_by_role("heading", name="Nothing fits")).to_be_visible()
