@@ -93,7 +93,7 @@ async def partition(db: Db, workspace_id: WorkspaceId) -> str | None:
 
 # Concurrently, so that saves go on; a build that was cut short leaves a broken index to drop first.
 _DROP = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {name}")
-# Twice the usual effort in building: of 100,000 the index then finds 0.998 of the exact ten, which
+# Twice the usual effort in building: of 100,000 the index then finds .995 of the exact ten, which
 # `python -m bench.growth` shows.
 _BUILD = sql.SQL(
     "CREATE INDEX CONCURRENTLY {name} ON {table} "

@@ -202,7 +202,7 @@ _READ_ON = """
 """
 # How many places of the index a search considers; `python -m bench.growth` shows what share of the
 # exact ten it finds. Deeper lists need more, and larger workspaces: of made-up vectors 300 places
-# find .992 of the exact ten among 100,000, of the real ones of three public sets .998 of 22,000.
+# find .995 of the exact ten among 100,000, of the real ones of three public sets .998 of 22,000.
 _LEAST_EFFORT = 300
 _MOST_EFFORT = 1_000  # more the index does not take
 _EASY = 100_000
