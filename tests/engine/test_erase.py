@@ -32,6 +32,7 @@ from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
 from tests.support.house import new_caller, only, open_house, serve, until_blocked, visit
 from tests.support.statebase import open_session, remember
+from tests.support.tools import rows
 from tests.support.traces import dump, leave_traces, rows_by_table, shows
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +40,15 @@ pytestmark = pytest.mark.anyio
 # A word that no language and no id has.
 MARK = "qzxmarkab"
 OTHER = "wvyotherb"
+# How many memories each place has and how long they are: as tallied, and as it is.
+TALLIED = """
+    SELECT workspace_id, place, sum(documents), sum(length) FROM word_tally
+    GROUP BY 1, 2 ORDER BY 1, 2
+"""
+INDEXED = """
+    SELECT workspace_id, place, count(*), sum(length) FROM memory_terms
+    GROUP BY 1, 2 ORDER BY 1, 2
+"""
 
 
 @pytest.fixture
@@ -122,6 +132,7 @@ async def test_S85_no_byte_of_an_erased_user_is_left_and_nothing_of_others_is_to
         assert is_login_page(await browser.get("/chat/api/me"))
     after = await rows_by_table(house, ada.workspace_id, OTHER)
     assert after | {"idempotency": 0} == others | {"idempotency": 0}
+    assert await rows(house, TALLIED) == await rows(house, INDEXED) != []
     assert erased.receipt
     assert (await verify(house, erased.receipt)).is_good
     assert MARK not in json.dumps(erased.receipt)
