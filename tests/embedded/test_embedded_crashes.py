@@ -97,6 +97,19 @@ def test_a_server_that_is_busy_recovering_is_waited_for(data_dir: Path, holding:
     assert server_pid(data_dir) == server
 
 
+def test_a_server_let_go_of_while_it_recovers_has_stopped(
+    data_dir: Path, holding: ExitStack
+) -> None:
+    held = holding.enter_context(attach(data_dir))
+    with psycopg.connect(held.url) as doomed:
+        os.kill(doomed.info.backend_pid, signal.SIGKILL)
+        wait_until(lambda: "reinitializing" in held.log.read_text())
+
+        held.detach()
+
+    assert not (data_dir / "postgres" / "postmaster.pid").exists()
+
+
 def test_a_stale_pid_that_is_someone_elses_now_does_not_keep_the_server_down(
     data_dir: Path, holding: ExitStack
 ) -> None:

@@ -31,6 +31,7 @@ _LINGER = timedelta(seconds=20)  # until the processes of a killed server notice
 _POLL = timedelta(milliseconds=10)
 _RETRY = timedelta(milliseconds=100)
 _PROGRESS = timedelta(seconds=2)
+_ATTEMPTS = 3
 
 _log = structlog.get_logger()
 
@@ -76,7 +77,7 @@ class Attached:
         if users is None:
             return
         try:
-            _leave(self._home, users)
+            _leave(self._home, self._socket, users)
         finally:
             if self._serve is not None:
                 unlock(self._serve)
@@ -124,10 +125,24 @@ def _attach(home: Home, binaries: Path | None, *, exclusive: bool) -> Attached:
             undo.callback(unlock, users)
             bin_dir = readable_binaries(find_binaries(binaries), home)
             socket = socket_directory(home)
-            with _connect(home, bin_dir, socket) as server:
-                bootstrap(server, _url(socket, role="postgres", database="recollect"))
+            _set_up(home, bin_dir, socket)
         undo.pop_all()
         return Attached(home, bin_dir, socket, users=users, serve=serve)
+
+
+def _set_up(home: Home, bin_dir: Path, socket: Path) -> None:
+    # A server that lost one of its processes takes connections until it notices; then it closes
+    # all of them and recovers.
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            with _connect(home, bin_dir, socket) as server:
+                bootstrap(server, _url(socket, role="postgres", database="recollect"))
+        except psycopg.OperationalError:
+            if not left:
+                raise
+            time.sleep(_RETRY.total_seconds())
+        else:
+            return
 
 
 def _claim(home: Home) -> int:
@@ -219,10 +234,11 @@ def _ask(url: str) -> psycopg.Connection | None:
         return None
 
 
-def _leave(home: Home, users: int) -> None:
+def _leave(home: Home, socket: Path, users: int) -> None:
     try:
         with locked(home.start_lock, _STOP):
             pid = running_pid(home)
+            _let_recover(home, socket, pid)
             fcntl.flock(users, fcntl.LOCK_UN)
             if pid is None or _is_used(home):
                 return
@@ -231,6 +247,19 @@ def _leave(home: Home, users: int) -> None:
     end = time.monotonic() + _STOP.total_seconds()
     while running_pid(home) == pid and time.monotonic() < end:
         keep(home, pid)  # else nobody would stop it, had its keeper been killed
+        time.sleep(_POLL.total_seconds())
+
+
+def _let_recover(home: Home, socket: Path, pid: int | None) -> None:
+    # PostgreSQL 18, told to stop while it recovers from the crash of one of its processes, does
+    # not: the keeper would lose patience only after a minute.
+    url = _url(socket, role="postgres", database="postgres")
+    end = time.monotonic() + _STOP.total_seconds()
+    while pid is not None and running_pid(home) == pid and time.monotonic() < end:
+        server = _ask(url)
+        if server is not None:
+            server.close()
+            return
         time.sleep(_POLL.total_seconds())
 
 
