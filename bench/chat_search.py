@@ -8,14 +8,12 @@ What the columns mean and how to read them: `bench/README.md`.
 
 import argparse
 import asyncio
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import uvloop
@@ -26,6 +24,7 @@ from bench.house import Server
 from bench.seed import Tenant, fill
 from bench.texts import questions
 from bench.visitor import Visitor, visit
+from recollect.domain import ThreadId
 from recollect.embedded import Attached, attach
 
 # Until every connection of the server has its plans.
@@ -73,52 +72,41 @@ async def _run(options: Options) -> None:
 
 async def _filled(attached: Attached, server: Server, size: int) -> Chat:
     """A chat with so many memories; one that a run before this has left is asked again."""
+    url = attached.admin_url
     async with house.engine(attached) as engine:
         [tenant] = await settle.tenants(engine) or await settle.settle(engine, server.port, 1)
-        there = await settle.count(attached.admin_url)
+        thread_id, chat = await _newest(url, tenant) or await _created(server, url, tenant)
+        there = await settle.count(url)
         if there < size:
             embedder = engine.embedders.configured(None)
-            await fill(attached.admin_url, [tenant], size - there, embedder)
-        chat = await _chat(server, tenant)
-        await _belongs_to(attached.admin_url, chat, tenant.id)
-        await settle.looked_after(engine, attached.admin_url)
+            await fill(url, [replace(tenant, thread_id=thread_id)], size - there, embedder)
+        await settle.looked_after(engine, url)
     return chat
 
 
-async def _chat(server: Server, tenant: Tenant) -> Chat:
+async def _created(server: Server, url: str, tenant: Tenant) -> tuple[ThreadId, Chat]:
     visitor = await _bearer(server)
     status, answer = await visitor.ask("POST", "/api/chats", key=tenant.key, body={"name": "long"})
     visitor.close()
     assert status == 201, answer
-    return Chat(json.loads(answer)["id"], tenant.key)
+    made = await _newest(url, tenant)
+    assert made
+    return made
+
+
+async def _newest(url: str, tenant: Tenant) -> tuple[ThreadId, Chat] | None:
+    newest = (
+        "SELECT id, short_code FROM thread WHERE workspace_id = %s ORDER BY created_at DESC LIMIT 1"
+    )
+    async with await psycopg.AsyncConnection.connect(url) as db:
+        row = await (await db.execute(newest, [tenant.id])).fetchone()
+    return row and (ThreadId(row[0]), Chat(f"chat-{row[1]}", tenant.key))
 
 
 async def _bearer(server: Server) -> Visitor:
     visitor = await visit(server.port)
     visitor.is_bearer = True
     return visitor
-
-
-async def _belongs_to(url: str, chat: Chat, workspace_id: UUID) -> None:
-    """Make the workspace's memories the chat's own, as the segmenter would have made them."""
-    async with await psycopg.AsyncConnection.connect(url) as db:
-        code = chat.id.removeprefix("chat-")
-        row = await (
-            await db.execute("SELECT id FROM thread WHERE starts_with(code, %s)", [code])
-        ).fetchone()
-        assert row
-        changes = dict.fromkeys(("memory", "memory_vector"), "thread_id = %s, scope = 'thread'")
-        changes |= dict.fromkeys(("memory_terms", "memory_word", "word_tally"), "place = %s")
-        for table, change in changes.items():
-            await db.execute(
-                f"UPDATE {table} SET {change} WHERE workspace_id = %s",  # pyright: ignore[reportArgumentType]
-                [row[0], workspace_id],
-            )
-        await db.commit()
-        await db.set_autocommit(True)
-        # As if they had been written once: what an update leaves behind would be scanned as well.
-        await db.execute("VACUUM (FULL, ANALYZE)")
-        await db.execute("CHECKPOINT")
 
 
 async def _measured(server: Server, chat: Chat, size: int, options: Options) -> str:

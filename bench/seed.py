@@ -21,7 +21,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from bench.texts import statements
-from recollect.domain import Memory, MemoryId, OrgId, UserId, WorkspaceId
+from recollect.domain import Memory, MemoryId, OrgId, Scope, ThreadId, UserId, WorkspaceId
 from recollect.engine.save import audited, content_digest, indexed_text, kind_of
 from recollect.engine.words import terms
 from recollect.models.embed import Embedder, Purpose
@@ -49,6 +49,8 @@ class Tenant:
     user_id: UserId
     key: str
     generation: int
+    # The chat that its memories are of; else they are the workspace's own.
+    thread_id: ThreadId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ class _Row:
     terms: Counter[str]
     vector: NDArray[np.float32]
     generation: int
+
+    @property
+    def place(self) -> UUID:
+        """Whose sight it lies in."""
+        return self.memory.thread_id or self.memory.workspace_id
 
 
 async def fill(url: str, tenants: Sequence[Tenant], count: int, embedder: Embedder) -> None:
@@ -101,7 +108,7 @@ def _memory(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
     yield (
         *(m.workspace_id, m.id, m.code, m.org_id, m.user_id, m.content, m.category, m.kind),
-        *(0.5, 0.5, m.valid_from, "permanent", "workspace", "user"),
+        *(0.5, 0.5, m.valid_from, "permanent", m.scope, m.thread_id, "user"),
         *(content_digest(m.content), m.created_at, m.updated_at, list(m.tags)),
     )
 
@@ -110,7 +117,7 @@ def _vector(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
     yield (
         *(m.workspace_id, m.id, row.generation, 1, HalfVector(row.vector), m.category, m.kind),
-        *(list(m.tags), False, m.valid_from, m.created_at, "workspace", m.user_id),
+        *(list(m.tags), False, m.valid_from, m.created_at, m.scope, m.user_id, m.thread_id),
     )
 
 
@@ -118,16 +125,16 @@ def _postings(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
     length = row.terms.total()
     for term, frequency in row.terms.items():
-        yield m.workspace_id, term, m.workspace_id, m.id, frequency, length
+        yield m.workspace_id, term, row.place, m.id, frequency, length
 
 
 def _terms(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
-    yield m.workspace_id, m.id, m.workspace_id, list(row.terms), row.terms.total()
+    yield m.workspace_id, m.id, row.place, list(row.terms), row.terms.total()
 
 
 def _tally(row: _Row) -> Iterable[Sequence[Any]]:
-    yield row.memory.workspace_id, row.memory.workspace_id, 1, row.terms.total()
+    yield row.memory.workspace_id, row.place, 1, row.terms.total()
 
 
 def _event(row: _Row) -> Iterable[Sequence[Any]]:
@@ -141,7 +148,8 @@ _TABLES = {
     "memory": (
         (
             *("workspace_id", "id", "code", "org_id", "user_id", "content", "category", "kind"),
-            *("importance", "importance_base", "valid_from", "lifecycle", "scope", "origin"),
+            *("importance", "importance_base", "valid_from", "lifecycle", "scope"),
+            *("thread_id", "origin"),
             *("content_digest", "created_at", "updated_at", "tags"),
         ),
         _memory,
@@ -150,7 +158,7 @@ _TABLES = {
         (
             *("workspace_id", "memory_id", "generation", "content_version", "embedding"),
             *("category", "kind", "tags", "pinned", "valid_from", "created_at", "scope"),
-            "user_id",
+            *("user_id", "thread_id"),
         ),
         _vector,
     ),
@@ -204,6 +212,8 @@ def _row(tenant: Tenant, content: str, vector: NDArray[np.float32], dice: random
         workspace_id=tenant.id,
         org_id=tenant.org_id,
         user_id=tenant.user_id,
+        thread_id=tenant.thread_id,
+        scope=Scope.THREAD if tenant.thread_id else Scope.WORKSPACE,
         content=content,
         category="general",
         kind=kind_of("general"),

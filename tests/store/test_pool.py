@@ -1,10 +1,12 @@
-"""The pool keeps its size, whoever is told to stop, and whenever."""
+"""The pool keeps its size, whoever is told to stop and whenever, and tells mistakes apart."""
 
 import asyncio
 from contextlib import suppress
+from secrets import token_hex
 
 import pytest
 
+from recollect.errors import Invalid
 from tests.support.house import open_pool
 from tests.support.waiting import until
 
@@ -33,6 +35,20 @@ async def test_who_is_told_to_stop_again_while_giving_a_connection_back_gives_it
                 await acting
 
         async with asyncio.timeout(5), pool.everywhere() as db:
+            row = await (await db.execute("SELECT 1")).fetchone()
+    assert row == (1,)
+
+
+async def test_a_value_too_long_for_an_index_is_the_callers_mistake(database_url: str) -> None:
+    long = token_hex(5_000)  # nothing that compresses
+
+    async with open_pool(database_url, size=1) as pool:
+        with pytest.raises(Invalid, match="longer than the database"):
+            async with pool.everywhere() as db:
+                await db.execute("CREATE TEMPORARY TABLE named (name text PRIMARY KEY)")
+                await db.execute("INSERT INTO named VALUES (%s)", [long])
+
+        async with pool.everywhere() as db:
             row = await (await db.execute("SELECT 1")).fetchone()
     assert row == (1,)
 

@@ -16,7 +16,7 @@ from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from recollect.domain import UserId, WorkspaceId
-from recollect.errors import Unauthenticated, Unavailable
+from recollect.errors import Invalid, Unauthenticated, Unavailable
 
 Db = psycopg.AsyncConnection[TupleRow]
 Row = TypeVar("Row")
@@ -183,6 +183,9 @@ class Pool:
                     await connection.rollback()
                 raise
             await connection.commit()
+        except psycopg.errors.ProgramLimitExceeded as error:
+            # An operational error to the driver, but trying again would not help.
+            raise Invalid("A value is longer than the database can look up by.") from error
         except psycopg.OperationalError as error:
             raise Unavailable("database") from error
         finally:
