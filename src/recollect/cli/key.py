@@ -129,8 +129,9 @@ async def _list(settings: Settings, _: argparse.Namespace) -> int:
             f"{key.prefix}..{key.last_four}",
             key.name,
             ",".join(key.rights),
-            logins[key.user_id],
-            workspaces[key.workspace_id] if key.workspace_id else "any",
+            # Whoever was deleted since the keys were read is gone with theirs.
+            logins.get(key.user_id, "gone"),
+            workspaces.get(key.workspace_id, "gone") if key.workspace_id else "any",
             _state(key, now),
             f"{key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never",
             f"{key.created_at:%Y-%m-%d}",
