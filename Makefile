@@ -8,6 +8,8 @@ RUN := $(UV) run --frozen --no-sync
 READY := .venv/.ready
 # What running takes, without what only tests and benchmarks do.
 RUNS := .venv/.runs
+# Once, here: where PYTHONDONTWRITEBYTECODE is set every start would compile everything, for 2 s.
+COMPILE := .venv/bin/python -m compileall -q src
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve work test quick pgbouncer-test clients browser screenshots lint types format conformance bench retrieval clean
@@ -72,12 +74,14 @@ clean: ## remove what setup made
 	rm -rf .venv .tools .clients tests/clients/ai_sdk/node_modules
 
 $(READY): pyproject.toml uv.lock | $(filter .tools/%,$(UV))
-	$(UV) sync --frozen
+	$(UV) sync --frozen --compile-bytecode
+	@$(COMPILE)
 	@touch $@ $(RUNS)
 
 # Takes nothing away from a .venv that has more.
 $(RUNS): pyproject.toml uv.lock | $(filter .tools/%,$(UV))
-	$(UV) sync --frozen --inexact --no-group dev
+	$(UV) sync --frozen --inexact --no-group dev --compile-bytecode
+	@$(COMPILE)
 	@touch $@
 
 .tools/bin/uv:

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import contextlib
 import errno
-import gc
 import signal
 import socket
 from collections.abc import Generator
@@ -55,7 +54,6 @@ async def run(settings: Settings, _: argparse.Namespace) -> int:
                 await warm(engine)
                 server = Server(settings, engine)
                 async with server.running():
-                    _keep_for_good()
                     _greet(settings, listening, admin, key)
                     await _serve(server, listening)
     return 0
@@ -78,15 +76,6 @@ def _listen(settings: Settings) -> socket.socket:
             f"Cannot listen on `{settings.host}:{settings.port}`: {error.strerror}. {todo}"
         ) from error
     return listening
-
-
-def _keep_for_good() -> None:
-    """Take what start-up made out of the collector's sight.
-
-    240,000 objects stay to the end anyway, and while it looks at them nobody gets an answer.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _greet(
