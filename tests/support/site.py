@@ -161,7 +161,7 @@ class Person:
         """A browser of their own, signed in; what its pages complain about is kept."""
         wide: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
         context = self.browser.new_context(base_url=self.site.url, **(wide | options))
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(SECONDS * 1_000)
         context.add_cookies([{"name": "session", "value": self.token, "url": self.site.url}])
         context.add_init_script("try { localStorage.setItem('recollect.toured', 'yes') } catch {}")
         context.on("page", self.listen_to)

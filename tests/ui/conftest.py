@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from recollect.models import librarian
 from recollect.models.chats import Chats
@@ -19,11 +19,13 @@ from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
 from tests.support.house import only
 from tests.support.live import on_a_port
-from tests.support.site import Person, Site, arrive
+from tests.support.site import SECONDS, Person, Site, arrive
 from tests.support.upstream import Endpoint, chats_of
 
 T = TypeVar("T")
 _THREAD = ThreadPoolExecutor(1, "browser")
+
+expect.set_options(timeout=SECONDS * 1_000)  # five seconds are few on a busy machine
 
 
 def _apart(work: Callable[[], T]) -> T:

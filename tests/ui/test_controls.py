@@ -229,7 +229,7 @@ def test_a_file_is_dropped_sent_with_its_progress_shown_and_can_be_stopped(perso
     row = page.locator(".rows .memory")
     expect(row).to_have_count(1)
     expect(row).to_contain_text("short story.txt")
-    expect(row).to_contain_text("Searchable", timeout=20_000)
+    expect(row).to_contain_text("Searchable")
     assert len(person.ask("GET", f"{person.workspace}/documents")["items"]) == 1
 
 

@@ -155,7 +155,7 @@ def test_documents_are_dropped_read_shown_and_deleted(person: Person, tmp_path: 
     page.locator("input[type=file]").set_input_files(lease)
     row = page.locator(".rows .memory")
     expect(row).to_contain_text("lease <b>of Rua Augusta.md")
-    expect(row).to_contain_text("Searchable", timeout=20_000)
+    expect(row).to_contain_text("Searchable")
     row.get_by_role("button", name="lease").click()
     expect(page.get_by_label("Text of the document")).to_contain_text("first of September")
     page.keyboard.press("Escape")
