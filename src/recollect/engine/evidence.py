@@ -106,7 +106,7 @@ def _best_of_thread(
 def in_order(clues: Iterable[Clue], weights: Mapping[MemoryId, float]) -> list[Clue]:
     """Best first; ties as `Traits` break them."""
     return sorted(
-        clues, key=lambda clue: (-weights[clue.memory_id], *clue.traits.order, str(clue.memory_id))
+        clues, key=lambda clue: (-weights[clue.memory_id], *clue.traits.order, clue.memory_id)
     )
 
 

@@ -82,12 +82,12 @@ def ordered(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list[F
     What has no traits is not there any more and falls out.
     """
 
-    def place(each: Fused) -> tuple[float, float, bool, float, bool, str]:
+    def place(each: Fused) -> tuple[float, float, bool, float, bool, MemoryId]:
         return (
             -each.score,
             *traits[each.memory_id].order,
             all(listed.source is Source.LINKS for listed in each.places),
-            str(each.memory_id),
+            each.memory_id,
         )
 
     return sorted((each for each in fused if each.memory_id in traits), key=place)
@@ -116,4 +116,4 @@ def spread(steps: Sequence[Step], seeds: Sequence[MemoryId]) -> list[Scored]:
                 met[step.end_id] = (carried, path)
         strength |= {memory_id: carried for memory_id, (carried, _) in met.items()}
         paths |= {memory_id: path for memory_id, (_, path) in met.items()}
-    return sorted(reached.values(), key=lambda each: (-each.score, str(each.memory_id)))
+    return sorted(reached.values(), key=lambda each: (-each.score, each.memory_id))
