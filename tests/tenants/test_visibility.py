@@ -36,7 +36,7 @@ from recollect.engine.core import Engine
 from recollect.engine.save import content_digest
 from recollect.models.registry import Embedders
 from recollect.store import identity, links, memories, projects, threads, vectors, words
-from recollect.store.vectors import Point
+from recollect.store.vectors import Candidate, Point
 from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder, pseudo_random
@@ -287,8 +287,9 @@ async def seen_by(engine: Engine, caller: Caller, house: House, way: int) -> set
                 return {each.id for each in matches}
             case 6:
                 leads = await words.leads(db, caller, [["same"]], ANY, limit=100, now=now)
-                matches = await words.around(db, caller, leads, every, None, now=now)
-                assert set(leads.ids) == {each.id for each in matches}
+                near = [Candidate(each, 0.0) for each in every]
+                matches = await words.around(db, caller, leads, near, None, now=now)
+                assert {each.id for each in leads.seen} == {each.id for each in matches}
                 return {each.id for each in matches}
             case 7:
                 steps = await links.follow(db, caller, every, ANY, most=500, now=now)

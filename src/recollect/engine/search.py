@@ -35,6 +35,7 @@ from recollect.engine.words import Query, query_terms
 from recollect.errors import Invalid, Unavailable
 from recollect.store import links, memories, threads, vectors, words
 from recollect.store.pool import Db
+from recollect.store.vectors import Candidate
 from recollect.store.words import Leads, Match
 from recollect.tasks import both
 
@@ -259,11 +260,11 @@ class _Quest:
         await self._follow(lists)
         return lists
 
-    async def _near(self) -> tuple[list[MemoryId], float]:
+    async def _near(self) -> tuple[list[Candidate], float]:
         """Those near in meaning, and how near any memory is on average."""
         if self._asked is None:
             return [], 0.0
-        found, typical = await vectors.candidates_beside_typical(
+        return await vectors.candidates_beside_typical(
             self._db,
             self._caller,
             self._asked.point,
@@ -272,9 +273,8 @@ class _Quest:
             now=self._now,
             view=self._ask.view,
         )
-        return [each.id for each in found], typical
 
-    async def _matches(self, near: Sequence[MemoryId]) -> list[Match]:
+    async def _matches(self, near: Sequence[Candidate]) -> list[Match]:
         """The best by words, and those near in meaning with what their words are worth."""
         point = self._asked.point if self._asked else None
         found = await words.around(

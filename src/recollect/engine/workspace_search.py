@@ -24,6 +24,7 @@ from recollect.engine.words import Query, query_terms
 from recollect.errors import Invalid
 from recollect.store import chunks, memories, vectors, words
 from recollect.store.pool import Db
+from recollect.store.vectors import Candidate
 
 # How far down each list candidates are taken, at the least.
 _DEPTH = 50
@@ -109,10 +110,9 @@ async def _memories(
     depth: int,
 ) -> list[Result]:
     now = engine.now()
-    near: list[MemoryId] = []
+    near: list[Candidate] = []
     if asked:
-        found = await vectors.candidates(db, caller, asked.point, wanted, limit=depth, now=now)
-        near = [each.id for each in found]
+        near = await vectors.candidates(db, caller, asked.point, wanted, limit=depth, now=now)
     point = asked.point if asked else None
     leads = await words.leads(db, caller, query.words, wanted, limit=depth, now=now)
     matches = await words.around(db, caller, leads, near, point, now=now)

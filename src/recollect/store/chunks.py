@@ -1,7 +1,7 @@
 """Chunks of documents: their words, their vectors, and the search over both.
 
 Vectors lie in the generations of the workspace's memories, and words are weighed as theirs are
-(`store.words`), but on the statistics of the chunks alone: a long document would otherwise change
+(`store.bm25`), but on the statistics of the chunks alone: a long document would otherwise change
 what every memory's words are worth.
 """
 
@@ -16,10 +16,12 @@ from pgvector import HalfVector
 from psycopg.rows import class_row, kwargs_row
 
 from recollect.domain import Caller, Chunk, ChunkId, DocumentId, DocumentKind, WorkspaceId
+from recollect.store.arrays import ids_of
+from recollect.store.bm25 import POSTED, Further, Worth, postings_of
 from recollect.store.pool import Db
 from recollect.store.vectors import Point
 from recollect.store.visible import DOCUMENT_IN_SIGHT, in_sight_of
-from recollect.store.words import READABLE, SATURATED, WEIGHED, too_common
+from recollect.store.words import READABLE, too_common
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,44 +191,26 @@ _COUNT = f"""
         ) AS first
     ) AS counted
 """
-# What is searched is called `memory_id` in the part that memories and chunks share.
-_MATCHES = f"""
-    WITH tally AS (
-        SELECT greatest(sum(d.chunk_count), 1)::float8 AS documents
-        FROM document d
-        WHERE d.workspace_id = %(workspace_id)s AND d.status = 'ready' AND {DOCUMENT_IN_SIGHT}
-    ),
-    posting AS MATERIALIZED (
-        SELECT w.term, w.chunk_id AS memory_id, w.frequency, w.length
-        FROM chunk_word w
-        WHERE w.workspace_id = %(workspace_id)s AND w.term = ANY(%(read)s) AND {_COUNTED}
-    ),
-    {WEIGHED},
-    best AS MATERIALIZED (
-        SELECT scored.memory_id
-        FROM scored
-        JOIN chunk c ON c.workspace_id = %(workspace_id)s AND c.id = scored.memory_id
-        WHERE c.document_id IN ({_IN_SIGHT})
-        ORDER BY scored.score DESC, scored.memory_id
-        LIMIT %(limit)s
-    ),
-    own AS (
-        SELECT matched.memory_id, matched.weight, matched.value
-        FROM best
-        JOIN matched ON matched.memory_id = best.memory_id
-        UNION ALL
-        SELECT posting.chunk_id, word.weight, word.weight * max({SATURATED})
-        FROM chunk_word posting
-        JOIN form ON form.term = posting.term
-        JOIN word ON word.word = form.word
-        WHERE posting.workspace_id = %(workspace_id)s AND posting.term = ANY(%(rest)s)
-            AND posting.chunk_id = ANY(ARRAY(SELECT memory_id FROM best))
-        GROUP BY posting.chunk_id, form.word, word.weight
-    )
-    SELECT memory_id, sum(weight) / (SELECT greatest(sum(weight), 1e-9) FROM word) AS coverage
-    FROM own
-    GROUP BY memory_id
-    ORDER BY sum(value) DESC, memory_id
+_POSTINGS = f"""
+    SELECT asked.term,
+        (SELECT coalesce(sum(d.chunk_count), 0)::bigint FROM document d
+         WHERE d.workspace_id = %(workspace_id)s AND d.status = 'ready'
+            AND {DOCUMENT_IN_SIGHT}) AS texts,
+        found.*
+    FROM unnest(%(read)s::text[]) AS asked (term)
+    CROSS JOIN LATERAL (
+        SELECT {POSTED}
+        FROM (
+            SELECT w.chunk_id AS id, w.frequency, w.length
+            FROM chunk_word w
+            WHERE w.workspace_id = %(workspace_id)s AND w.term = asked.term AND {_COUNTED}
+        ) AS posting
+    ) AS found
+"""
+_FURTHER = """
+    SELECT w.chunk_id, w.term, w.frequency, w.length
+    FROM chunk_word w
+    WHERE w.workspace_id = %(workspace_id)s AND w.term = ANY(%(rest)s) AND w.chunk_id = ANY(%(ids)s)
 """
 
 
@@ -237,24 +221,23 @@ async def matching(
 
     The query is a list of words, each as its forms. Best by BM25 come first.
     """
-    forms = [(term, number) for number, word in enumerate(query) for term in word]
-    if not forms:
+    query = [word for word in query if word]
+    if not query:
         return {}
-    values = {
-        "terms": [term for term, _ in forms],
-        "words": [number for _, number in forms],
-        "most": READABLE + 1,
-        "limit": limit,
-        **in_sight_of(caller),
-    }
+    terms = list(dict.fromkeys(term for word in query for term in word))
+    values: dict[str, Any] = {**in_sight_of(caller), "terms": terms, "most": READABLE + 1}
     counts: dict[str, int] = dict(await (await db.execute(_COUNT, values)).fetchall())
     rest = too_common(query, counts)
-    values |= {
-        "counts": [counts.get(term, 0) if term in rest else 0 for term, _ in forms],
-        "read": [term for term, _ in forms if term not in rest],
-        "rest": list(rest),
-    }
-    return dict(await (await db.execute(_MATCHES, values)).fetchall())
+    values |= {"read": [term for term in terms if term not in rest], "rest": list(rest)}
+    rows = await (await db.execute(_POSTINGS, values, binary=True)).fetchall()
+    worth = Worth(query, postings_of(rows), counts, texts=rows[0][1])
+    ids = [ChunkId(each) for each in ids_of(worth.best(limit)[0])]
+    further = await (await db.execute(_FURTHER, values | {"ids": ids})).fetchall() if rest else []
+    places = {each: place for place, each in enumerate(ids)}
+    own = worth.of(ids, [Further(places[each], *told) for each, *told in further])
+    scores, coverage = own.sum(axis=1).tolist(), worth.coverage(own).tolist()
+    order = sorted(range(len(ids)), key=lambda place: (-scores[place], ids[place]))
+    return {ids[place]: coverage[place] for place in order}
 
 
 _FIND_ALL = f"""

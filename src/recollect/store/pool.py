@@ -17,6 +17,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from recollect.domain import UserId, WorkspaceId
 from recollect.errors import Invalid, Unauthenticated, Unavailable
+from recollect.store import arrays
 
 Db = psycopg.AsyncConnection[TupleRow]
 Row = TypeVar("Row")
@@ -271,11 +272,17 @@ class Numbered:
         self._names = names
 
     async def run(
-        self, db: Db, values: Mapping[str, Any], row_factory: BaseRowFactory[Row]
+        self,
+        db: Db,
+        values: Mapping[str, Any],
+        row_factory: BaseRowFactory[Row],
+        *,
+        binary: bool = False,
     ) -> list[Row]:
-        """Every row it finds."""
+        """Every row it finds; `binary` for columns of bytes, which are written out otherwise."""
         async with psycopg.AsyncRawCursor(db, row_factory=row_factory) as cursor:
-            await cursor.execute(self._query, [values[name] for name in self._names])
+            asked = [values[name] for name in self._names]
+            await cursor.execute(self._query, asked, binary=binary)
             return await cursor.fetchall()
 
 
@@ -308,6 +315,7 @@ def savepoint(db: Db) -> AbstractAsyncContextManager[object]:
 
 async def _configure(connection: Db) -> None:
     await register_vector_async(connection)
+    arrays.register(connection)
     set_json_loads(_read_json, connection)
 
 

@@ -14,6 +14,7 @@ from psycopg.rows import class_row, dict_row, kwargs_row
 
 from recollect.domain import CURRENT, Caller, Filter, Memory, MemoryId, View, WorkspaceId
 from recollect.store import jobs
+from recollect.store.arrays import IdArray
 from recollect.store.memories import COLUMNS, MATCHES, matching, memory_from_row
 from recollect.store.pool import Db
 from recollect.store.visible import VISIBLE, visible_to
@@ -325,6 +326,32 @@ def _values(
     }
 
 
+# One by one: a plan that is kept does not know how few they are.
+_COSINES = """
+    SELECT named.id, 1 - (found.embedding <=> %(vector)s)
+    FROM unnest(%(ids)s::uuid[]) AS named (id)
+    CROSS JOIN LATERAL (
+        SELECT v.embedding FROM memory_vector v
+        WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = named.id
+            AND v.generation = %(generation)s
+        LIMIT 1
+    ) AS found
+"""
+
+
+async def cosines(
+    db: Db, workspace_id: WorkspaceId, point: Point, ids: Sequence[MemoryId]
+) -> dict[MemoryId, float]:
+    """How near to a vector each of these memories is, those that have one."""
+    values = {
+        "workspace_id": workspace_id,
+        "generation": point.generation,
+        "vector": HalfVector(point.vector),
+        "ids": IdArray(ids),
+    }
+    return dict(await (await db.execute(_COSINES, values)).fetchall())
+
+
 _ALIKE = """
     SELECT pair.one, pair.other, pair.cosine
     FROM (
@@ -352,7 +379,7 @@ async def alike(
     values = {
         "workspace_id": workspace_id,
         "generation": generation,
-        "ids": list(ids),
+        "ids": IdArray(ids),
         "least": least,
     }
     return await (await db.execute(_ALIKE, values)).fetchall()

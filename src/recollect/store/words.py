@@ -2,18 +2,21 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgvector import HalfVector
-from psycopg.rows import class_row, tuple_row
+import numpy as np
+from psycopg.rows import args_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, WorkspaceId
+from recollect.store import vectors
+from recollect.store.arrays import FloatArray, IdArray
+from recollect.store.bm25 import POSTED, Floats, Further, Worth, postings_of
 from recollect.store.memories import MATCHES, matching
 from recollect.store.pool import Db, Numbered
-from recollect.store.vectors import Point
+from recollect.store.vectors import Candidate, Point
 from recollect.store.visible import IN_SIGHT, PLACE, PLACES, VISIBLE, in_sight_of, visible_to
 
 # What has a scope of nothing, as an import may bring, is nobody's: it has a place of its own.
@@ -137,102 +140,133 @@ class Match:
     importance: float
     thread_id: ThreadId | None
     created_at: datetime
-    # How its text begins.
-    opening: str
+    # Who said it, where its text begins as "Ana: ...".
+    speaker: str | None = None
     # How near it is to the vector asked for; None without either.
     cosine: float | None = None
 
     @property
-    def speaker(self) -> str | None:
-        """Who said it, where a text begins as "Ana: ..."."""
-        found = _SPEAKER.match(self.opening)
-        return found[1] if found else None
+    def order(self) -> tuple[bool, float, float, float, MemoryId]:
+        """What has the phrases first, then by words, importance and age."""
+        return (
+            not self.has_phrases,
+            -self.score,
+            -self.importance,
+            -self.created_at.timestamp(),
+            self.id,
+        )
 
 
 _SPEAKER = re.compile(r"([^:\n]+):\s")
 
-
-# BM25 with k1 = 1.2 and b = 0.75, but length counts against a text only beyond 64 terms, and not
-# against the average: a statement is not too long because it has two sentences. The 64 was chosen
-# while looking at LoCoMo, RealMem and LongMemEval.
-# In float8 throughout: a bare 2.2 is numeric, and its arithmetic took most of a search's time.
-SATURATED = """
-    posting.frequency * 2.2::float8 / (posting.frequency + 1.2::float8 * (
-        0.25::float8 + 0.75::float8 * greatest(1.0::float8, posting.length / 64.0::float8)))
-"""
-
-# The query's words are numbered, and one may have several forms (surface, stem): a word counts
-# once, by the form that fits best, and weighs what its commonest form does. A word that no memory
-# has weighs most: a question about unknown things is covered little. Of the terms in `rest`, which
-# are too common to be read through, only the number of memories is known here. It stands behind a
-# `tally` of all there is and the `posting`s read, of memories or of something else.
-WEIGHED = f"""
-    read AS (
-        SELECT term, count(*) AS memories FROM posting GROUP BY term
-    ),
-    counted AS (
-        SELECT asked.term, asked.word,
-            greatest(asked.memories, coalesce(read.memories, 0)) AS memories
-        FROM unnest(%(terms)s::text[], %(words)s::integer[], %(counts)s::bigint[])
-            AS asked (term, word, memories)
-        LEFT JOIN read ON read.term = asked.term
-    ),
-    form AS (
-        SELECT term, word,
-            ln(1 + (greatest(documents, memories) - memories + 0.5::float8)
-                / (memories + 0.5::float8)) AS weight
-        FROM counted
-        CROSS JOIN tally
-    ),
-    word AS (
-        SELECT word, min(weight) AS weight FROM form GROUP BY word
-    ),
-    matched AS MATERIALIZED (
-        SELECT posting.memory_id, form.word, word.weight,
-            word.weight * max({SATURATED}) AS value
-        FROM posting
-        JOIN form ON form.term = posting.term
-        JOIN word ON word.word = form.word
-        GROUP BY posting.memory_id, form.word, word.weight
-    ),
-    scored AS (
-        SELECT memory_id, sum(value) AS score FROM matched GROUP BY memory_id
-    )
-"""
 # What a caller does not see counts for nothing: nobody learns from a score whether somebody else's
 # memory has a word.
-_MATCHED = f"""
-    WITH tally AS (
-        SELECT greatest(sum(documents), 1)::float8 AS documents
-        FROM word_tally
-        WHERE workspace_id = %(workspace_id)s AND place = ANY({PLACES})
-    ),
-    posting AS MATERIALIZED (
-        SELECT term, memory_id, frequency, length
-        FROM memory_word
-        WHERE workspace_id = %(workspace_id)s AND term = ANY(%(read)s) AND place = ANY({PLACES})
-    ),
-    {WEIGHED}
-"""
-
-# The best matches that the caller may find. Under a filter any match may be among them; without
-# one only few fall out.
-_BEST = f"""
-    best AS MATERIALIZED (
-        SELECT first.memory_id, first.score, found.*
+_POSTINGS = Numbered(f"""
+    SELECT asked.term,
+        (SELECT coalesce(sum(documents), 0)::bigint FROM word_tally
+         WHERE workspace_id = %(workspace_id)s AND place = ANY({PLACES})) AS texts,
+        found.*
+    FROM unnest(%(read)s::text[]) AS asked (term)
+    CROSS JOIN LATERAL (
+        SELECT {POSTED}
         FROM (
-            SELECT memory_id, score FROM scored
-            ORDER BY score DESC
-            LIMIT %(looked_up)s
-        ) AS first
+            SELECT memory_id AS id, frequency, length
+            FROM memory_word
+            WHERE workspace_id = %(workspace_id)s AND term = asked.term AND place = ANY({PLACES})
+        ) AS posting
+    ) AS found
+""")
+
+
+async def _worth(
+    db: Db, caller: Caller, query: Sequence[Sequence[str]]
+) -> tuple[Worth, Sequence[str]]:
+    """What the query's words are worth in all that has them, and the terms too common to read."""
+    sight = in_sight_of(caller)
+    counts = await _common(db, sight, [term for word in query for term in word])
+    rest = too_common(query, counts)
+    values = sight | {"read": list({term for word in query for term in word} - rest)}
+    rows = await _POSTINGS.run(db, values, tuple_row, binary=True)
+    return Worth(query, postings_of(rows), counts, texts=rows[0][1]), list(rest)
+
+
+# What it takes to weigh a memory `m`, and where its postings lie.
+_ROW = f"""
+    m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening,
+    m.content ILIKE ALL(%(phrases)s) AS has_phrases, {_OWN_PLACE} AS place
+"""
+_SEEN = "seen.id, seen.importance, seen.thread_id, seen.created_at, seen.opening, seen.has_phrases"
+# Of one that was `seen`, the terms too common to be read through.
+_FURTHER = """
+    SELECT array_agg(asked.term) AS terms, array_agg(posting.frequency) AS frequencies,
+        array_agg(posting.length) AS lengths
+    FROM unnest(%(rest)s::text[]) AS asked (term)
+    CROSS JOIN LATERAL (
+        SELECT frequency, length FROM memory_word
+        WHERE workspace_id = %(workspace_id)s AND term = asked.term AND place = seen.place
+            AND memory_id = seen.id
+        LIMIT 1
+    ) AS posting
+"""
+# What was said right before and after one that was `seen`, up to three away. Without a thread, what
+# begins as "Ana: ..." has the ones saved before and after it for neighbours.
+_BESIDE = f"""
+    SELECT array_agg(near.id) AS neighbours, array_agg(near.steps) AS steps
+    FROM (
+        (SELECT m.id, row_number() OVER () AS steps FROM (
+            SELECT m.id FROM memory m
+            WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = seen.thread_id
+                AND (m.created_at, m.id) < (seen.created_at, seen.id) AND {IN_SIGHT}
+            ORDER BY m.created_at DESC, m.id DESC
+            LIMIT 3) AS m)
+        UNION ALL
+        (SELECT m.id, row_number() OVER () AS steps FROM (
+            SELECT m.id FROM memory m
+            WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = seen.thread_id
+                AND (m.created_at, m.id) > (seen.created_at, seen.id) AND {IN_SIGHT}
+            ORDER BY m.created_at, m.id
+            LIMIT 3) AS m)
+        UNION ALL
+        (SELECT m.id, m.steps FROM (
+            SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
+                SELECT m.* FROM memory m
+                WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
+                    AND (m.created_at, m.id) < (seen.created_at, seen.id)
+                    AND seen.thread_id IS NULL AND seen.opening LIKE '%%:%%'
+                ORDER BY m.created_at DESC, m.id DESC
+                LIMIT %(walked)s) AS m
+            WHERE {IN_SIGHT}
+            LIMIT 3) AS m
+        WHERE m.thread_id IS NULL)
+        UNION ALL
+        (SELECT m.id, m.steps FROM (
+            SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
+                SELECT m.* FROM memory m
+                WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
+                    AND (m.created_at, m.id) > (seen.created_at, seen.id)
+                    AND seen.thread_id IS NULL AND seen.opening LIKE '%%:%%'
+                ORDER BY m.created_at, m.id
+                LIMIT %(walked)s) AS m
+            WHERE {IN_SIGHT}
+            LIMIT 3) AS m
+        WHERE m.thread_id IS NULL)
+    ) AS near
+"""
+# How far neighbours are looked for past what was saved in between and is not in sight.
+_WALKED = 30
+
+# The best matches that the caller may find, and what stands beside them.
+_BEST = Numbered(f"""
+    WITH seen AS MATERIALIZED (
+        SELECT first.id, first.score, found.*
+        FROM unnest(%(ids)s::uuid[], %(scores)s::float8[]) AS first (id, score)
         CROSS JOIN LATERAL (
-            SELECT m.thread_id, m.created_at, m.importance, left(m.content, 42) AS opening,
-                m.content ILIKE ALL(%(phrases)s) AS has_phrases
+            SELECT {_ROW}
             FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND m.id = first.memory_id
+            WHERE m.workspace_id = %(workspace_id)s AND m.id = first.id
                 AND {VISIBLE} AND {MATCHES}
                 AND (NOT %(wants_vector_only)s OR m.wants_vector)
-                AND (NOT %(without_vector_only)s OR NOT EXISTS (
+                AND (%(lacking)s::integer IS NULL OR NOT EXISTS (
                     SELECT FROM memory_vector v
                     WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
                         AND v.generation = %(lacking)s
@@ -240,43 +274,105 @@ _BEST = f"""
             LIMIT 1
         ) AS found
         ORDER BY found.has_phrases DESC, first.score DESC, found.importance DESC,
-            found.created_at DESC, first.memory_id
+            found.created_at DESC, first.id
         LIMIT %(limit)s
     )
-"""
-
-# All words of those looked at: what was read through, and the rest looked up one by one.
-_OWN = f"""
-    own AS MATERIALIZED (
-        SELECT matched.memory_id, matched.word, matched.weight, matched.value
-        FROM target
-        JOIN matched ON matched.memory_id = target.memory_id
-        UNION ALL
-        SELECT posting.memory_id, form.word, word.weight, word.weight * max({SATURATED})
-        FROM memory_word posting
-        JOIN form ON form.term = posting.term
-        JOIN word ON word.word = form.word
-        WHERE posting.workspace_id = %(workspace_id)s AND posting.term = ANY(%(rest)s)
-            AND posting.place = ANY({PLACES})
-            AND posting.memory_id = ANY(ARRAY(SELECT memory_id FROM target))
-        GROUP BY posting.memory_id, form.word, word.weight
-    )
-"""
-_ALL_WEIGHT = "(SELECT greatest(sum(weight), 1e-9) FROM word)"
-
-_SEARCH = Numbered(f"""
-    {_MATCHED}, {_BEST},
-    target AS (SELECT memory_id FROM best),
-    {_OWN}
-    SELECT best.memory_id AS id, sum(own.value) AS score,
-        sum(own.weight) / {_ALL_WEIGHT} AS coverage, best.has_phrases, best.importance,
-        best.thread_id, best.created_at, best.opening
-    FROM best
-    JOIN own ON own.memory_id = best.memory_id
-    GROUP BY best.memory_id, best.has_phrases, best.importance, best.thread_id, best.created_at,
-        best.opening
-    ORDER BY best.has_phrases DESC, score DESC, best.importance DESC, best.created_at DESC, id
+    SELECT {_SEEN}, further.*, beside.*
+    FROM seen
+    CROSS JOIN LATERAL ({_FURTHER}) AS further
+    LEFT JOIN LATERAL ({_BESIDE}) AS beside ON %(walked)s > 0
 """)
+# Of so many more the caller may not find some. Under a filter any match may be among the best.
+_SPARE = 100
+_ALL = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A memory looked at, and how often it has which of the terms that were not read."""
+
+    id: MemoryId
+    importance: float
+    thread_id: ThreadId | None
+    created_at: datetime
+    opening: str
+    has_phrases: bool
+    terms: Sequence[str] | None
+    frequencies: Sequence[int] | None
+    lengths: Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leads:
+    """The best by their own words, what is beside each, and what the words are worth."""
+
+    seen: Sequence[Seen] = ()
+    # What stands up to three steps from a lead: the lead, the neighbour, how many steps.
+    beside: Sequence[tuple[MemoryId, MemoryId, int]] = ()
+    worth: Worth = field(default_factory=lambda: Worth((), {}, {}, 0))
+    # The terms too common to be read through.
+    rest: Sequence[str] = ()
+
+
+async def leads(
+    db: Db,
+    caller: Caller,
+    query: Sequence[Sequence[str]],
+    wanted: Filter,
+    *,
+    phrases: Sequence[str] = (),
+    limit: int,
+    now: datetime,
+    view: View = CURRENT,
+) -> Leads:
+    """The live memories that are best by BM25, for `around` to weigh.
+
+    The query is a list of words, each as its forms.
+    """
+    return await _leads(db, caller, query, wanted, phrases, limit, now, view, walked=_WALKED)
+
+
+async def _leads(
+    db: Db,
+    caller: Caller,
+    query: Sequence[Sequence[str]],
+    wanted: Filter,
+    phrases: Sequence[str],
+    limit: int,
+    now: datetime,
+    view: View,
+    *,
+    walked: int = 0,
+    lacking: int | None = None,
+    wants_vector_only: bool = False,
+) -> Leads:
+    query = [word for word in query if word]
+    if not query:
+        return Leads()
+    worth, rest = await _worth(db, caller, query)
+    is_narrowed = bool(phrases) or not wanted.is_open or lacking is not None
+    ids, scores = worth.best(_ALL if is_narrowed else limit + _SPARE)
+    values = {
+        "ids": IdArray(ids),
+        "scores": FloatArray(scores),
+        "rest": rest,
+        "phrases": _patterns(phrases),
+        "lacking": lacking,
+        "wants_vector_only": wants_vector_only,
+        "walked": walked,
+        **matching(wanted),
+        "limit": limit,
+        **visible_to(caller, now, view),
+    }
+    rows = await _BEST.run(db, values, tuple_row)
+    seen = [Seen(*row) for *row, _, _ in rows]
+    beside = [
+        (memory_id, neighbour, step)
+        for memory_id, *_, neighbours, steps in rows
+        if neighbours
+        for neighbour, step in zip(neighbours, steps, strict=True)
+    ]
+    return Leads(seen, beside, worth, rest)
 
 
 async def search(
@@ -296,237 +392,127 @@ async def search(
     `lacking_generation` keeps only memories without a vector in that generation;
     `wants_vector_only` leaves out those that were saved to be unsearchable by meaning.
     """
-    if not any(query):
-        return []
-    values = await _asked(db, caller, query, (), wanted, limit, now, view)
-    is_narrowed = lacking_generation is not None
-    values |= {
-        "lacking": lacking_generation,
-        "without_vector_only": is_narrowed,
-        "wants_vector_only": wants_vector_only,
-    }
-    if is_narrowed:
-        values["looked_up"] = _ALL
-    return await _SEARCH.run(db, values, class_row(Match))
+    found = await _leads(
+        db,
+        caller,
+        query,
+        wanted,
+        (),
+        limit,
+        now,
+        view,
+        lacking=lacking_generation,
+        wants_vector_only=wants_vector_only,
+    )
+    return sorted(_weighed(found, found.seen, {}), key=lambda each: each.order)
 
 
-_COSINE = """
-    (SELECT 1 - (v.embedding <=> %(vector)s::halfvec)
-     FROM memory_vector v
-     WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = m.id
-        AND v.generation = %(generation)s) AS cosine
-"""
-
-_LEADS = Numbered(f"""
-    {_MATCHED}, {_BEST}
-    SELECT ARRAY(SELECT memory_id FROM best ORDER BY score DESC) AS ids,
-        ARRAY(
-            SELECT word.weight
-            FROM unnest(%(words)s::integer[]) WITH ORDINALITY AS asked (word, number)
-            JOIN word ON word.word = asked.word
-            ORDER BY asked.number
-        ) AS weights
-""")
-
-
-@dataclass(frozen=True, slots=True)
-class Leads:
-    """The best by their own words, best first, and what the words asked for weigh."""
-
-    ids: Sequence[MemoryId] = ()
-    # Every form of every word, and beside it the word's number and weight.
-    terms: Sequence[str] = ()
-    words: Sequence[int] = ()
-    weights: Sequence[float] = ()
-
-
-async def leads(
-    db: Db,
-    caller: Caller,
-    query: Sequence[Sequence[str]],
-    wanted: Filter,
-    *,
-    phrases: Sequence[str] = (),
-    limit: int,
-    now: datetime,
-    view: View = CURRENT,
-) -> Leads:
-    """The live memories that are best by BM25, for `around` to look at closely."""
-    if not any(query):
-        return Leads()
-    values = await _asked(db, caller, query, phrases, wanted, limit, now, view)
-    values |= {"lacking": None, "without_vector_only": False, "wants_vector_only": False}
-    [(ids, weights)] = await _LEADS.run(db, values, tuple_row)
-    return Leads(ids, values["terms"], values["words"], weights)
-
-
-# What was said right before and after a memory tells what it is about: each of the question's
-# words counts by the best of its own value there and a share of its value in the neighbours, up to
-# three away. Without a thread, what begins as "Ana: ..." has the ones saved before and after it
-# for neighbours. Only a memory's own words make it a lead.
-_AROUND = Numbered(f"""
-    WITH form AS (
-        SELECT * FROM unnest(%(terms)s::text[], %(words)s::integer[], %(weights)s::float8[])
-            AS form (term, word, weight)
-    ),
-    target AS MATERIALIZED (
-        SELECT named.memory_id, named.number, found.*
-        FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (memory_id, number)
+_LOOK = Numbered(f"""
+    WITH seen AS MATERIALIZED (
+        SELECT named.id, found.*
+        FROM unnest(%(ids)s::uuid[]) AS named (id)
         CROSS JOIN LATERAL (
-            SELECT m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening,
-                m.content ILIKE ALL(%(phrases)s) AS has_phrases, {_COSINE}
+            SELECT {_ROW}
             FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND m.id = named.memory_id AND {VISIBLE}
+            WHERE m.workspace_id = %(workspace_id)s AND m.id = named.id AND {VISIBLE}
             LIMIT 1
         ) AS found
-    ),
-    own AS MATERIALIZED (
-        SELECT posting.memory_id, form.word, form.weight, form.weight * max({SATURATED}) AS value
-        FROM memory_word posting
-        JOIN form ON form.term = posting.term
-        WHERE posting.workspace_id = %(workspace_id)s AND posting.term = ANY(%(terms)s)
-            AND posting.place = ANY({PLACES}) AND posting.memory_id = ANY(%(ids)s)
-        GROUP BY posting.memory_id, form.word, form.weight
-    ),
-    beside AS MATERIALIZED (
-        SELECT giver.memory_id AS from_id, near.id AS to_id,
-            (ARRAY[0.6, 0.4, 0.2])[near.steps]::float8 AS share
-        FROM (SELECT * FROM target WHERE number <= %(givers)s) AS giver
-        CROSS JOIN LATERAL (
-            (SELECT m.id, row_number() OVER () AS steps FROM (
-                SELECT m.id FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = giver.thread_id
-                    AND (m.created_at, m.id) < (giver.created_at, giver.memory_id) AND {IN_SIGHT}
-                ORDER BY m.created_at DESC, m.id DESC
-                LIMIT 3) AS m)
-            UNION ALL
-            (SELECT m.id, row_number() OVER () AS steps FROM (
-                SELECT m.id FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = giver.thread_id
-                    AND (m.created_at, m.id) > (giver.created_at, giver.memory_id) AND {IN_SIGHT}
-                ORDER BY m.created_at, m.id
-                LIMIT 3) AS m)
-            UNION ALL
-            (SELECT m.id, m.steps FROM (
-                SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
-                    SELECT m.* FROM memory m
-                    WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
-                        AND (m.created_at, m.id) < (giver.created_at, giver.memory_id)
-                        AND giver.thread_id IS NULL AND giver.opening LIKE '%%:%%'
-                    ORDER BY m.created_at DESC, m.id DESC
-                    LIMIT %(walked)s) AS m
-                WHERE {IN_SIGHT}
-                LIMIT 3) AS m
-            WHERE m.thread_id IS NULL)
-            UNION ALL
-            (SELECT m.id, m.steps FROM (
-                SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
-                    SELECT m.* FROM memory m
-                    WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
-                        AND (m.created_at, m.id) > (giver.created_at, giver.memory_id)
-                        AND giver.thread_id IS NULL AND giver.opening LIKE '%%:%%'
-                    ORDER BY m.created_at, m.id
-                    LIMIT %(walked)s) AS m
-                WHERE {IN_SIGHT}
-                LIMIT 3) AS m
-            WHERE m.thread_id IS NULL)
-        ) AS near
-    ),
-    gathered AS (
-        SELECT said.memory_id, said.word, max(said.value) AS value, max(said.own_weight) AS own
-        FROM (
-            SELECT memory_id, word, value, weight AS own_weight FROM own
-            UNION ALL
-            SELECT beside.to_id, own.word, own.value * beside.share, NULL
-            FROM beside
-            JOIN own ON own.memory_id = beside.from_id
-        ) AS said
-        GROUP BY said.memory_id, said.word
-    ),
-    summed AS (
-        SELECT memory_id, sum(value) AS score, sum(own) AS covered
-        FROM gathered
-        GROUP BY memory_id
     )
-    SELECT target.memory_id AS id, coalesce(summed.score, 0) AS score,
-        coalesce(summed.covered, 0) / greatest(%(weight)s::float8, 1e-9) AS coverage,
-        target.has_phrases, target.importance, target.thread_id, target.created_at,
-        target.opening, target.cosine
-    FROM target
-    LEFT JOIN summed ON summed.memory_id = target.memory_id
+    SELECT {_SEEN}, further.*
+    FROM seen
+    CROSS JOIN LATERAL ({_FURTHER}) AS further
 """)
-# How many of the leads tell their neighbours. On the public sets 50 were as good as 200.
-_GIVERS = 100
-# How far neighbours are looked for past what was saved in between and is not in sight.
-_WALKED = 30
 
 
 async def around(
     db: Db,
     caller: Caller,
     found: Leads,
-    also: Sequence[MemoryId],
+    near: Sequence[Candidate],
     point: Point | None,
     *,
     phrases: Sequence[str] = (),
     now: datetime,
     view: View = CURRENT,
 ) -> list[Match]:
-    """The leads and those named in `also`, each with what was said around it; in no order.
+    """The leads and those that are near `point`, each with what was said around it; in no order.
 
-    `also` names memories that were found by other means, alive and wanted; they are looked at
-    whether or not a word of theirs matches. `point` is what their cosines are of.
+    Those near are looked at whether or not a word of theirs matches.
     """
-    weights = dict(zip(found.words, found.weights, strict=True))
+    cosines = {each.id: each.cosine for each in near}
+    unknown = [each.id for each in found.seen if each.id not in cosines]
+    if point and unknown:
+        cosines |= await vectors.cosines(db, caller.workspace_id, point, unknown)
+    leading = {each.id for each in found.seen}
     values = {
-        "terms": list(found.terms),
-        "words": list(found.words),
-        "weights": list(found.weights),
-        "weight": sum(weights.values()),
-        "ids": list(dict.fromkeys([*found.ids, *also])),
-        "givers": min(_GIVERS, len(found.ids)),
-        "walked": _WALKED,
+        "ids": IdArray([each.id for each in near if each.id not in leading]),
+        "rest": found.rest,
         "phrases": _patterns(phrases),
-        **_cosine_of(point),
         **visible_to(caller, now, view),
     }
-    return await _AROUND.run(db, values, class_row(Match))
+    seen = [*found.seen, *(await _LOOK.run(db, values, args_row(Seen)))]
+    return _weighed(found, seen, cosines)
 
 
-_ALL = 2**31 - 1
+def _weighed(found: Leads, seen: Sequence[Seen], cosines: Mapping[MemoryId, float]) -> list[Match]:
+    """What was seen, with what the words in it and around it are worth."""
+    ids = [each.id for each in seen]
+    further = [
+        Further(row, *told)
+        for row, each in enumerate(seen)
+        if each.terms and each.frequencies and each.lengths
+        for told in zip(each.terms, each.frequencies, each.lengths, strict=True)
+    ]
+    own = found.worth.of(ids, further)
+    scores = _with_neighbours(ids, own, found.beside).sum(axis=1).tolist()
+    coverage = found.worth.coverage(own).tolist()
+    return [
+        Match(
+            each.id,
+            score,
+            covered,
+            each.has_phrases,
+            each.importance,
+            each.thread_id,
+            each.created_at,
+            _speaker(each.opening),
+            cosines.get(each.id),
+        )
+        for each, score, covered in zip(seen, scores, coverage, strict=True)
+    ]
+
+
+def _speaker(opening: str) -> str | None:
+    """Who said it, where a text begins as "Ana: ..."."""
+    found = _SPEAKER.match(opening)
+    return found[1] if found else None
+
+
+# How much of what a word is worth one, two or three steps away it is worth here.
+_SHARES = (0.6, 0.4, 0.2)
+
+
+def _with_neighbours(
+    ids: Sequence[MemoryId], own: Floats, beside: Sequence[tuple[MemoryId, MemoryId, int]]
+) -> Floats:
+    """What the words are worth, each by the best of its own value and a share of a lead's nearby.
+
+    What was said right before and after a memory tells what it is about. Only a memory's own words
+    make it a lead.
+    """
+    places = {memory_id: place for place, memory_id in enumerate(ids)}
+    found = own.copy()
+    for lead, neighbour, steps in beside:
+        at = places.get(neighbour)
+        if at is not None and lead in places:
+            np.maximum(found[at], _SHARES[steps - 1] * own[places[lead]], out=found[at])
+    return found
+
+
 # How many postings a search reads through: with more, a common word in a large workspace would
 # cost more than it tells. The rarest words are read first and always one; the rest only add to
 # what those have found.
 READABLE = 3_000
-
-
-async def _asked(
-    db: Db,
-    caller: Caller,
-    query: Sequence[Sequence[str]],
-    phrases: Sequence[str],
-    wanted: Filter,
-    limit: int,
-    now: datetime,
-    view: View,
-) -> dict[str, Any]:
-    """The values that `_MATCHED` and `_BEST` name."""
-    forms = [(term, number) for number, word in enumerate(query) for term in word]
-    common = await _common(db, caller, [term for term, _ in forms])
-    rest = too_common(query, common)
-    is_narrowed = bool(phrases) or not wanted.is_open
-    return {
-        "terms": [term for term, _ in forms],
-        "words": [number for _, number in forms],
-        "counts": [common.get(term, 0) if term in rest else 0 for term, _ in forms],
-        "read": [term for term, _ in forms if term not in rest],
-        "rest": list(rest),
-        "phrases": _patterns(phrases),
-        **matching(wanted),
-        "looked_up": _ALL if is_narrowed else limit + 100,
-        "limit": limit,
-        **visible_to(caller, now, view),
-    }
 
 
 def too_common(query: Sequence[Sequence[str]], common: Mapping[str, int]) -> frozenset[str]:
@@ -549,15 +535,13 @@ _COMMON = f"""
 """
 
 
-async def _common(db: Db, caller: Caller, terms: Sequence[str]) -> dict[str, int]:
-    values = in_sight_of(caller) | {"terms": list(terms)}
-    return dict(await (await db.execute(_COMMON, values)).fetchall())
+async def _common(db: Db, sight: Mapping[str, Any], terms: Sequence[str]) -> dict[str, int]:
+    return dict(await (await db.execute(_COMMON, {**sight, "terms": list(terms)})).fetchall())
 
 
 # The last resort, for a part of a word: it reads the whole workspace.
 _SUBSTRING = f"""
-    SELECT m.id, 0.0::float8 AS score, 1.0::float8 AS coverage, true AS has_phrases,
-        m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening, {_COSINE}
+    SELECT m.id, m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.content ILIKE ALL(%(fragments)s)
         AND {VISIBLE} AND {MATCHES}
@@ -582,21 +566,27 @@ async def containing(
         return []
     values = {
         "fragments": _patterns(fragments),
-        **_cosine_of(point),
         **matching(wanted),
         "limit": limit,
         **visible_to(caller, now, view),
     }
-    async with db.cursor(row_factory=class_row(Match)) as cursor:
-        await cursor.execute(_SUBSTRING, values)
-        return await cursor.fetchall()
-
-
-def _cosine_of(point: Point | None) -> dict[str, Any]:
-    """The values `_COSINE` names."""
-    if point is None:
-        return {"vector": None, "generation": None}
-    return {"vector": HalfVector(point.vector), "generation": point.generation}
+    rows = await (await db.execute(_SUBSTRING, values)).fetchall()
+    ids = [row[0] for row in rows]
+    cosines = await vectors.cosines(db, caller.workspace_id, point, ids) if point and ids else {}
+    return [
+        Match(
+            memory_id,
+            0.0,
+            1.0,
+            has_phrases=True,
+            importance=importance,
+            thread_id=thread_id,
+            created_at=created_at,
+            speaker=_speaker(opening),
+            cosine=cosines.get(memory_id),
+        )
+        for memory_id, importance, thread_id, created_at, opening in rows
+    ]
 
 
 def _patterns(texts: Sequence[str]) -> list[str]:

@@ -1,0 +1,193 @@
+"""Which days a question speaks of: "in May 2026", "on 12 September", "last week". Pure.
+
+Months by name in seven languages, dates in figures, and in English what is told from today. What is
+no date for certain is none: nobody asks about a month with "what may I eat?".
+"""
+
+import re
+from calendar import monthrange
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import MINYEAR, date, datetime, timedelta
+from math import inf
+
+# Each month in English, German, French, Spanish, Italian, Portuguese and Dutch.
+_MONTHS = (
+    "january januar jänner janvier enero gennaio janeiro januari",
+    "february februar février fevrier febrero febbraio fevereiro februari",
+    "march märz mars marzo março maart",
+    "april avril abril aprile",
+    "may mai mayo maggio maio mei",
+    "june juni juin junio giugno junho",
+    "july juli juillet julio luglio julho",
+    "august août aout agosto augustus",
+    "september septembre septiembre settembre setembro",
+    "october oktober octobre octubre ottobre outubro",
+    "november novembre noviembre novembro",
+    "december dezember décembre decembre diciembre dicembre dezembro",
+)
+_MONTH_OF = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
+_MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
+_YEAR = r"(?:19|20)\d\d"
+# A month or a year alone is a time only where a word like this stands before it.
+_AT = (
+    "in|on|during|since|until|till|before|after|by|from|to|and|of|for|last|this|early|late|mid|"
+    "im|seit|bis|ab|vor|nach|letzten|diesen|en|de|depuis|desde|hasta|del|nel|da|di|em|op|sinds|vanaf"
+)
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS = {
+    word: number
+    for number, words in enumerate(
+        ("a an one", "two couple", "three few", "four", "five", "six", "seven", "eight"), 1
+    )
+    for word in words.split()
+}
+_COUNT = rf"(?:a\ )?(?:{'|'.join(_NUMBERS)}|\d{{1,3}})(?:\ of)?"
+_LENGTHS = {"day": 1, "week": 7, "month": 30, "year": 365}
+_UNIT = "|".join(_LENGTHS)
+
+_TIME = re.compile(
+    rf"""
+    \b(?:
+        (?P<iso>{_YEAR}-\d\d?(?:-\d\d?)?)
+        | (?P<figures>\d\d?[./]\d\d?[./]{_YEAR})
+        | (?P<day>\d\d?)(?:st|nd|rd|th|\.|er|º)?\ (?:(?:of|de|di)\ )?(?P<month>{_MONTH})
+            (?:,?\ (?:(?:of|de|del)\ )?(?P<year>{_YEAR}))?
+        | (?P<month2>{_MONTH})\ (?P<day2>\d\d?)(?:st|nd|rd|th)?(?:,?\ (?P<year2>{_YEAR}))?
+        | (?P<month3>{_MONTH}),?\ (?:(?:of|de|del)\ )?(?P<year3>{_YEAR})
+        | (?:{_AT})\ (?:(?P<month4>{_MONTH})(?!,?\ \d)|(?P<year4>{_YEAR}))
+        | (?P<near>today|yesterday|the\ day\ before\ yesterday)
+        | (?P<span>last|this|the\ past|the\ last)\ (?P<unit>{_UNIT}|weekend)
+        | (?:the\ |over\ the\ )?(?:last|past)\ (?P<past>{_COUNT})\ (?P<units>{_UNIT})s
+        | (?P<ago>{_COUNT})\ (?P<agos>{_UNIT})s?\ ago
+        | (?:last|on|this)\ (?P<weekday>{"|".join(_WEEKDAYS)})
+    )\b(?![-./]\d)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# So much of a question is read for dates; whoever pastes a book asks about no day.
+_READ = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """From one day to another, both included; those of every year where none was named."""
+
+    first: date
+    last: date
+    is_yearly: bool = False
+
+    def away(self, day: date) -> float:
+        """How many days lie between; 0 for one of these."""
+        if not self.is_yearly:
+            return max(0, (self.first - day).days, (day - self.last).days)
+        # Every year's are within a year of the day's own.
+        around = (day.year - 1, day.year, day.year + 1)
+        return min((each.away(day) for year in around for each in self._of(year)), default=inf)
+
+    def _of(self, year: int) -> Iterator["Days"]:
+        found = _dated(year, self.first.month, self.first.day if self.first == self.last else None)
+        if found:
+            yield found
+
+
+def days_meant(question: str, today: date) -> list[Days]:
+    """The days that a question names, or none."""
+    return [
+        days
+        for found in _TIME.finditer(question[:_READ])
+        for days in _days(found, today)
+        if days.first <= days.last
+    ]
+
+
+def nearness(meant: Sequence[Days], at: datetime) -> float:
+    """1 on a day that is meant, less with every day away from it; 0 where none is."""
+    return max((1 / (1 + days.away(at.date())) for days in meant), default=0.0)
+
+
+def _days(found: re.Match[str], today: date) -> Iterator[Days]:
+    """One reading, or two where figures leave open which is the month; none for 31 February."""
+    if found["iso"]:
+        year, month, *day = map(int, found["iso"].split("-"))
+        readings = [_dated(year, month, *day)]
+    elif found["figures"]:
+        one, other, year = map(int, re.split("[./]", found["figures"]))
+        readings = [_dated(year, other, one)]
+        if "/" in found["figures"] and one != other:
+            readings.append(_dated(year, one, other))
+    elif month := found["month"] or found["month2"] or found["month3"] or found["month4"]:
+        day = found["day"] or found["day2"]
+        year = found["year"] or found["year2"] or found["year3"]
+        readings = [
+            _dated(int(year) if year else None, _MONTH_OF[month.lower()], int(day) if day else None)
+        ]
+    elif found["year4"]:
+        year = int(found["year4"])
+        readings = [Days(date(year, 1, 1), date(year, 12, 31))]
+    else:
+        readings = [_told_from(found, today)]
+    return (each for each in readings if each)
+
+
+def _dated(year: int | None, month: int, day: int | None = None) -> Days | None:
+    """The day, or the whole month; None where the calendar has no such day."""
+    # A leap year stands for all of them: 29 February comes in some.
+    named = year or 2000
+    if not 1 <= month <= 12 or (day is not None and not 1 <= day <= monthrange(named, month)[1]):
+        return None
+    first, last = (1, monthrange(named, month)[1]) if day is None else (day, day)
+    return Days(date(named, month, first), date(named, month, last), is_yearly=year is None)
+
+
+def _told_from(found: re.Match[str], today: date) -> Days:
+    """Yesterday, last week, two months ago, ..."""
+    if found["near"]:
+        words = found["near"].lower().split()
+        return _single(today, -len(words) // 2 if len(words) > 1 else -(words == ["yesterday"]))
+    if found["weekday"]:
+        back = (today.weekday() - _WEEKDAYS.index(found["weekday"].lower())) % 7
+        return _single(today, -(back or 7))
+    if found["ago"]:
+        length = _LENGTHS[found["agos"].lower()]
+        middle = _back(today, _number(found["ago"]) * length)
+        # "Two months ago" is about so long ago: as uncertain as what it is told in.
+        return Days(_back(middle, length // 2), _back(middle, -(length // 2)))
+    if found["past"]:
+        length = _number(found["past"]) * _LENGTHS[found["units"].lower()]
+        return Days(_back(today, length), today)
+    return _span(found["span"].lower(), found["unit"].lower(), today)
+
+
+def _span(which: str, unit: str, today: date) -> Days:
+    """A week, month or year as the calendar has them; "the past month" ends today."""
+    if which.startswith("the ") and unit != "weekend":
+        return Days(_back(today, _LENGTHS[unit]), today)
+    if unit == "day":
+        return _single(today, -(which == "last"))
+    back = which != "this"
+    if unit in {"week", "weekend"}:
+        monday = _back(today, today.weekday() + 7 * back)
+        return Days(_back(monday, -5 if unit == "weekend" else 0), _back(monday, -6))
+    if unit == "year":
+        return Days(date(today.year - back, 1, 1), date(today.year - back, 12, 31))
+    last = today.replace(day=1) - timedelta(days=1) if back else today
+    return Days(last.replace(day=1), last.replace(day=monthrange(last.year, last.month)[1]))
+
+
+def _single(today: date, days: int) -> Days:
+    day = _back(today, -days)
+    return Days(day, day)
+
+
+def _back(day: date, days: int) -> date:
+    """So many days before; no further than there are dates."""
+    try:
+        return day - timedelta(days=days)
+    except OverflowError:
+        return date(MINYEAR, 1, 1)
+
+
+def _number(text: str) -> int:
+    word = text.lower().removesuffix(" of").split()[-1]
+    return _NUMBERS.get(word) or int(word)
