@@ -5,9 +5,9 @@ How each step was chosen, and what recall is without it: `docs/recall.md`.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
+from typing import NamedTuple
 
 from recollect.domain import MemoryId, ThreadId
 
@@ -19,8 +19,7 @@ SHARE = 0.3
 CLOSE = 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(NamedTuple):
     """What breaks a tie between memories of equal score."""
 
     importance: float
@@ -33,8 +32,7 @@ class Traits:
         return -self.importance, not self.is_same_thread, -self.created_at.timestamp()
 
 
-@dataclass(frozen=True, slots=True)
-class Clue:
+class Clue(NamedTuple):
     """A candidate and what was found out about it."""
 
     memory_id: MemoryId

@@ -1,9 +1,9 @@
 """Ranking: pure. Lists in, one order out; no clock, no socket, no database."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from math import fsum
+from typing import NamedTuple
 
 from recollect.domain import MemoryId, Relation
 from recollect.engine.evidence import Traits
@@ -31,8 +31,7 @@ MULTIPLIERS: Mapping[str, float] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """A memory in one list: its rank from 1, and the score that put it there."""
 
     source: Source
@@ -42,8 +41,7 @@ class Listed:
     path: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(NamedTuple):
     """A memory with its places in the lists and their sum."""
 
     memory_id: MemoryId
@@ -51,8 +49,7 @@ class Fused:
     places: tuple[Listed, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     """A candidate of one list, before it has a rank."""
 
     memory_id: MemoryId

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg.rows import class_row, kwargs_row
 
@@ -118,8 +118,7 @@ def _association(**row: Any) -> Association:
     return Association(**row)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A link followed from one memory to the next, the hop it was, and what lies at its end."""
 
     hop: int

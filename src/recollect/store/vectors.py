@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,8 +97,7 @@ async def insert_unchanged(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A memory found near a vector."""
 
     id: MemoryId

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from psycopg.rows import args_row, tuple_row
@@ -126,8 +126,7 @@ async def remove(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> 
         await db.execute(_TALLY_REMOVED, values)
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A memory found by its words, with just enough to rank it."""
 
     id: MemoryId
@@ -287,8 +286,7 @@ _SPARE = 100
 _ALL = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A memory looked at, and how often it has which of the terms that were not read."""
 
     id: MemoryId
