@@ -46,6 +46,10 @@ def _always(_: Any, __: Any) -> bool:
     return True
 
 
+def _none(_: Any, __: Any) -> Any:
+    return ()
+
+
 def _as_it_was(order: Any, _: Any, __: Any) -> Any:
     return list(order)
 
@@ -53,9 +57,10 @@ def _as_it_was(order: Any, _: Any, __: Any) -> Any:
 # A step is out when this stands in place of the engine's own.
 _STEPS: Mapping[str, Sequence[tuple[Any, str, Any]]] = {
     "all steps": (),
-    "without neighbours' words": ((words, "_GIVERS", 0),),
+    "without neighbours": ((words, "_SHARES", (0.0, 0.0, 0.0)),),
     "without the thread": ((evidence, "_best_of_thread", _itself),),
     "without the speaker": ((evidence, "is_named", _never), (search, "is_named", _never)),
+    "without dates": ((search, "days_meant", _none),),
     "without recency": ((search, "_NEWEST", 0),),
     "without newer first": ((search, "newer_first", _as_it_was),),
     "without the gate": ((getattr(search, "_Quest"), "_is_promising", _always),),  # noqa: B009
@@ -118,7 +123,12 @@ async def _store(engine: Engine, data: DataSet, name: str) -> tuple[Caller, list
     caller = await steward(engine, workspace_id, "ablation")
     stored: list[MemoryId] = []
     for unit in data.scopes[name]:
-        ask = Save(unit.content, channel=Channel(unit.session), category="fact")
+        ask = Save(
+            unit.content,
+            channel=Channel(unit.session),
+            category="fact",
+            said_at=unit.said_at,
+        )
         stored.append((await save(engine, caller, ask)).memory.id)
     return caller, stored
 

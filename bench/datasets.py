@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +24,11 @@ class Unit:
     time: str  # ISO 8601, as given: RealMem knows the day alone
     speaker: str
     text: str
+
+    @property
+    def said_at(self) -> datetime:
+        """Its time; no zone is given, so it is UTC."""
+        return datetime.fromisoformat(self.time).replace(tzinfo=UTC)
 
     @property
     def content(self) -> str:

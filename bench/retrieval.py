@@ -158,7 +158,7 @@ async def _asked(
 
 
 async def _save(visitor: Visitor, key: str, unit: Unit, *, with_channels: bool) -> UUID:
-    body = {"content": _cut(unit.content)}
+    body = {"content": _cut(unit.content), "said_at": unit.said_at.isoformat()}
     if with_channels:
         body["channel_id"] = unit.session
     status, answer = await visitor.ask("POST", "/v1/tools/memory_save", key=key, body=body)

@@ -8,7 +8,7 @@ import re
 from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import MINYEAR, date, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta
 from math import inf
 
 # Each month in English, German, French, Spanish, Italian, Portuguese and Dutch.
@@ -65,6 +65,7 @@ _TIME = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_EARLIEST, _LATEST = date(1000, 1, 1), date(9000, 1, 1)
 # So much of a question is read for dates; whoever pastes a book asks about no day.
 _READ = 2_000
 
@@ -93,6 +94,8 @@ class Days:
 
 def days_meant(question: str, today: date) -> list[Days]:
     """The days that a question names, or none."""
+    # Whoever asks as of the year 1 must not fall off the calendar with "last month".
+    today = min(max(today, _EARLIEST), _LATEST)
     return [
         days
         for found in _TIME.finditer(question[:_READ])
@@ -134,7 +137,9 @@ def _dated(year: int | None, month: int, day: int | None = None) -> Days | None:
     """The day, or the whole month; None where the calendar has no such day."""
     # A leap year stands for all of them: 29 February comes in some.
     named = year or 2000
-    if not 1 <= month <= 12 or (day is not None and not 1 <= day <= monthrange(named, month)[1]):
+    if not (MINYEAR <= named <= MAXYEAR and 1 <= month <= 12):
+        return None
+    if day is not None and not 1 <= day <= monthrange(named, month)[1]:
         return None
     first, last = (1, monthrange(named, month)[1]) if day is None else (day, day)
     return Days(date(named, month, first), date(named, month, last), is_yearly=year is None)

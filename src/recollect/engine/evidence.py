@@ -10,10 +10,11 @@ from math import sqrt
 from typing import NamedTuple
 
 from recollect.domain import MemoryId, ThreadId
+from recollect.engine.days import Days, nearness
 
 # What the company of a candidate counts, beside its own words and meaning: the best of its thread,
-# that the question names its speaker, that it is of the asker's own thread, that little is newer.
-# One round number for all.
+# that the question names its speaker or its day, that it is of the asker's own thread, that little
+# is newer. One round number for all.
 SHARE = 0.3
 # Of two memories about as good, the newer goes first; so far apart they are about as good.
 CLOSE = 0.15
@@ -55,8 +56,12 @@ class Clue(NamedTuple):
         return self.thread_id is not None or self.speaker is not None
 
 
-def weigh(clues: Sequence[Clue], typical: float, question: str) -> dict[MemoryId, float]:
+def weigh(
+    clues: Sequence[Clue], typical: float, question: str, meant: Sequence[Days] = ()
+) -> dict[MemoryId, float]:
     """How much speaks for each candidate: words and meaning alike, then its company.
+
+    `meant` are the days that the question names.
 
     Words are a share of the best score, meaning is how far the cosine rises from the typical one
     towards the best one; so neither depends on the scale of a model or on the size of a text.
@@ -82,6 +87,7 @@ def weigh(clues: Sequence[Clue], typical: float, question: str) -> dict[MemoryId
         thread = (words_of_thread(clue) + meaning_of_thread(clue)) / 2
         found = own + SHARE * thread + SHARE * is_named(clue.speaker, named)
         found += SHARE * clue.traits.is_same_thread
+        found += SHARE * nearness(meant, clue.traits.created_at)
         if clue.is_said and clue.newer is not None:
             found += SHARE / sqrt(1 + clue.newer)
         # A quoted phrase is an order: what has it comes before what has not.

@@ -119,7 +119,9 @@ async def save_within(
         twin = await _find_twin(engine, db, caller, ask, subject, embedded)
         if twin:
             return Saved(twin, is_new=False)
-    memory = _newborn(caller, ask, thread, engine.now())
+    now = engine.now()
+    said_at = await memories.moment_after(db, caller, ask.said_at) if ask.said_at else now
+    memory = _newborn(caller, ask, thread, said_at, now)
     async with together(db):
         await memories.insert(db, memory, content_digest(memory.content))
         await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
@@ -251,9 +253,10 @@ async def _find_twin(
     return None
 
 
-def _newborn(caller: Caller, ask: Save, thread: Thread | None, now: datetime) -> Memory:
+def _newborn(
+    caller: Caller, ask: Save, thread: Thread | None, said_at: datetime, now: datetime
+) -> Memory:
     kind = kind_of(ask.category)
-    said_at = ask.said_at or now
     importance = ask.importance
     if importance is None:
         importance = IMPORTANCE_BY_KIND.get(kind or "", DEFAULT_IMPORTANCE)

@@ -18,6 +18,7 @@ from recollect.domain import (
 )
 from recollect.engine import spaces
 from recollect.engine.core import Engine
+from recollect.engine.days import days_meant
 from recollect.engine.evidence import (
     Clue,
     Traits,
@@ -350,7 +351,9 @@ class _Quest:
 
     async def _curated(self, clues: Sequence[Clue]) -> list[Clue]:
         """Best first; a later word before the earlier one, a repetition behind everything."""
-        weights = weigh(clues, self._typical, self._ask.query)
+        asked_at = self._ask.view.as_of or self._now
+        meant = days_meant(self._ask.query, asked_at.date())
+        weights = weigh(clues, self._typical, self._ask.query, meant)
         order = in_order(clues, weights)
         head, tail = order[:_CURATED], order[_CURATED:]
         said = [clue.memory_id for clue in head if clue.is_said]

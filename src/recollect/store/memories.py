@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -320,6 +320,23 @@ async def ids_of_thread(db: Db, caller: Caller, thread_id: ThreadId) -> list[Mem
     """The caller's memories that came from a thread, forgotten ones too, held to the end."""
     cursor = await db.execute(_OF_THREAD, {**in_sight_of(caller), "thread_id": thread_id})
     return [MemoryId(row[0]) for row in await cursor.fetchall()]
+
+
+# Of what the caller sees: nobody learns from a time whether somebody else's memory has it too.
+_LAST_OF_SECOND = f"""
+    SELECT max(m.created_at) FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
+        AND m.created_at >= %(at)s AND m.created_at < %(at)s + interval '1 second' AND {IN_SIGHT}
+"""
+
+
+async def moment_after(db: Db, caller: Caller, at: datetime) -> datetime:
+    """The time itself, or right after what was said at that same time and is kept already.
+
+    Who brings in a conversation may know the time of the whole alone: it stays in order.
+    """
+    row = await (await db.execute(_LAST_OF_SECOND, {**in_sight_of(caller), "at": at})).fetchone()
+    return row[0] + timedelta(microseconds=1) if row and row[0] else at
 
 
 # Held in one order first: two recalls of the same memories at once would otherwise wait for each

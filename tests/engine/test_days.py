@@ -1,0 +1,114 @@
+"""Which days a question speaks of, and how near a memory is to them."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from recollect.engine.days import Days, days_meant, nearness
+
+# A Wednesday.
+TODAY = date(2026, 11, 18)
+
+
+def span(question: str) -> list[tuple[str, str]]:
+    return [(str(each.first), str(each.last)) for each in days_meant(question, TODAY)]
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "last"),
+    [
+        ("What happened on 2023-05-08?", "2023-05-08", "2023-05-08"),
+        ("And in 2023-05?", "2023-05-01", "2023-05-31"),
+        ("What was agreed on 8.5.2023?", "2023-05-08", "2023-05-08"),
+        ("What did Gina find on 1 February, 2023?", "2023-02-01", "2023-02-01"),
+        ("What was shown on October 13, 2023?", "2023-10-13", "2023-10-13"),
+        ("the 2nd of March 2024", "2024-03-02", "2024-03-02"),
+        ("What did we decide in February 2024?", "2024-02-01", "2024-02-29"),
+        ("Where was I in 2024?", "2024-01-01", "2024-12-31"),
+        ("Was ist am 8. Mai 2023 passiert?", "2023-05-08", "2023-05-08"),
+        ("¿Qué pasó el 8 de mayo de 2023?", "2023-05-08", "2023-05-08"),
+        ("Qu'avons-nous décidé en août 2024 ?", "2024-08-01", "2024-08-31"),
+        ("What did I say yesterday?", "2026-11-17", "2026-11-17"),
+        ("the day before yesterday", "2026-11-16", "2026-11-16"),
+        ("What did I eat last week?", "2026-11-09", "2026-11-15"),
+        ("What did we do last weekend?", "2026-11-14", "2026-11-15"),
+        ("What was planned this month?", "2026-11-01", "2026-11-30"),
+        ("Which book did I read last month?", "2026-10-01", "2026-10-31"),
+        ("How often did I bake in the past two weeks?", "2026-11-04", "2026-11-18"),
+        ("Which book did I finish a week ago?", "2026-11-08", "2026-11-14"),
+        ("a couple of days ago", "2026-11-16", "2026-11-16"),
+        ("Who came last Saturday?", "2026-11-14", "2026-11-14"),
+        ("What did I say on Wednesday?", "2026-11-11", "2026-11-11"),
+    ],
+)
+def test_a_time_named_is_a_span_of_days(question: str, first: str, last: str) -> None:
+    assert span(question) == [(first, last)]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What may I eat?",
+        "May I march on?",
+        "Is Mars red?",
+        "Which version is v2023.1.2?",
+        "room 2024",
+        "31 February 2023",
+        "on 2023-13-45",
+        "",
+    ],
+)
+def test_what_is_no_date_for_certain_names_no_day(question: str) -> None:
+    assert span(question) == []
+
+
+def test_figures_that_leave_open_which_is_the_month_are_read_both_ways() -> None:
+    assert span("on 05/08/2023") == [("2023-08-05", "2023-08-05"), ("2023-05-08", "2023-05-08")]
+    assert span("on 05/18/2023") == [("2023-05-18", "2023-05-18")]
+
+
+def test_a_month_without_a_year_is_that_of_any_year() -> None:
+    [june] = days_meant("When did Melanie go camping in June?", TODAY)
+
+    assert june.away(date(2023, 6, 30)) == june.away(date(2026, 6, 1)) == 0
+    assert june.away(date(2023, 7, 2)) == 2
+    [new_year] = days_meant("What did we do on 1 January?", TODAY)
+    assert new_year.away(date(2023, 12, 31)) == 1
+    [leap] = days_meant("What did we do on 29 February?", TODAY)
+    assert leap.away(date(2024, 2, 29)) == 0
+    assert leap.away(date(2026, 2, 28)) > 300
+
+
+def test_a_memory_is_the_nearer_the_fewer_days_lie_between() -> None:
+    meant = days_meant("on 8 May 2023", TODAY)
+
+    def at(day: int) -> float:
+        return nearness(meant, datetime(2023, 5, day, 12, tzinfo=UTC))
+
+    assert at(8) == 1
+    assert at(7) == at(9) == 1 / 2
+    assert at(11) == 1 / 4
+    assert nearness([], datetime(2023, 5, 8, tzinfo=UTC)) == 0
+
+
+@given(st.text(), st.dates())
+@example("", date.min)
+@example("", date.max)
+def test_whatever_is_asked_the_days_are_in_order(question: str, today: date) -> None:
+    told = f"{question} 999 years ago, last month, last year, last weekend, {question} in May"
+    for each in days_meant(told, today):
+        assert each.first <= each.last
+        assert each.away(today) >= 0
+
+
+@given(st.dates(), st.dates(), st.dates())
+def test_a_day_is_no_day_away_from_the_span_it_is_in(one: date, other: date, day: date) -> None:
+    days = Days(min(one, other), max(one, other))
+    assert (days.away(day) == 0) == (days.first <= day <= days.last)
+
+
+def test_a_question_without_end_is_read_once() -> None:
+    assert days_meant("a " * 1_000_000, TODAY) == []
+    assert days_meant("in the past a couple of " * 100_000, TODAY) == []
