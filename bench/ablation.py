@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from bench import house, verdict
-from bench.datasets import DataSet, read_all
+from bench.datasets import DataSet, Question, read_all
 from bench.verdict import OURS, Answer
 from recollect.compose import warm
 from recollect.domain import Caller, MemoryId
@@ -25,6 +25,7 @@ from recollect.embedded import attach
 from recollect.engine import evidence, search
 from recollect.engine.channels import Channel
 from recollect.engine.core import Engine
+from recollect.engine.days import NO_DAYS, Meant
 from recollect.engine.keys import move_in, steward
 from recollect.engine.save import Save, save
 from recollect.store import identity, words
@@ -46,8 +47,8 @@ def _always(_: Any, __: Any) -> bool:
     return True
 
 
-def _none(_: Any, __: Any) -> Any:
-    return ()
+def _no_day(_: Any, __: Any) -> Meant:
+    return NO_DAYS
 
 
 def _as_it_was(order: Any, _: Any, __: Any) -> Any:
@@ -60,7 +61,7 @@ _STEPS: Mapping[str, Sequence[tuple[Any, str, Any]]] = {
     "without neighbours": ((words, "_SHARES", (0.0, 0.0, 0.0)),),
     "without the thread": ((evidence, "_best_of_thread", _itself),),
     "without the speaker": ((evidence, "is_named", _never), (search, "is_named", _never)),
-    "without dates": ((search, "days_meant", _none),),
+    "without dates": ((search, "days_meant", _no_day),),
     "without recency": ((search, "_NEWEST", 0),),
     "without newer first": ((search, "newer_first", _as_it_was),),
     "without the gate": ((getattr(search, "_Quest"), "_is_promising", _always),),  # noqa: B009
@@ -103,9 +104,7 @@ async def _ablate(engine: Engine, data: DataSet) -> None:
         with ExitStack() as stack:
             for target, name, instead in patches:
                 stack.enter_context(_instead(target, name, instead))
-            answers = [
-                await _ask(engine, *scopes[each.scope], each.text) for each in data.questions
-            ]
+            answers = [await _ask(engine, *scopes[each.scope], each) for each in data.questions]
         for judged in verdict.judge(data, {OURS: answers}):
             [row] = judged.rows["all"]
             q = row.quality
@@ -133,9 +132,16 @@ async def _store(engine: Engine, data: DataSet, name: str) -> tuple[Caller, list
     return caller, stored
 
 
-async def _ask(engine: Engine, caller: Caller, stored: Sequence[MemoryId], question: str) -> Answer:
+async def _ask(
+    engine: Engine, caller: Caller, stored: Sequence[MemoryId], question: Question
+) -> Answer:
     places = {memory_id: place for place, memory_id in enumerate(stored)}
-    ask = search.Search(query=question, limit=_DEPTH, counts_as_access=False)
+    ask = search.Search(
+        query=question.text,
+        limit=_DEPTH,
+        asked_at=question.asked_at,
+        counts_as_access=False,
+    )
     found = await search.search(engine, caller, ask)
     return Answer([places[each.memory.id] for each in found.findings], 0.0, "", seconds=0.0)
 

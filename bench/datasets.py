@@ -27,8 +27,8 @@ class Unit:
 
     @property
     def said_at(self) -> datetime:
-        """Its time; no zone is given, so it is UTC."""
-        return datetime.fromisoformat(self.time).replace(tzinfo=UTC)
+        """Its time."""
+        return _time(self.time)
 
     @property
     def content(self) -> str:
@@ -49,6 +49,11 @@ class Question:
     gold_sessions: frozenset[str]
     is_unanswerable: bool
     upto: int | None  # asked when so many units of its scope are stored; None: after the last
+
+    @property
+    def asked_at(self) -> datetime:
+        """Its time."""
+        return _time(self.time)
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,11 @@ def read(name: str, folder: Path) -> DataSet:
     units = tuple(_unit(line) for line in _lines(folder / "units.jsonl.gz"))
     questions = (_question(line) for line in _lines(folder / "queries.jsonl.gz"))
     return DataSet(name, units, tuple(each for each in questions if _is_asked(each)))
+
+
+def _time(text: str) -> datetime:
+    """No zone is given, so it is UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -173,7 +173,11 @@ def _cut(content: str) -> str:
 
 async def _recall(visitor: Visitor, scope: Scope, question: Question) -> Answer:
     """Our ranking; the latency and the text are those of the usual ten."""
-    body: dict[str, object] = {"query": question.text, "max_results": _USUAL}
+    body: dict[str, object] = {
+        "query": question.text,
+        "max_results": _USUAL,
+        "asked_at": question.asked_at.isoformat(),
+    }
     began = perf_counter()
     status, answer = await visitor.ask("POST", "/v1/tools/memory_recall", key=scope.key, body=body)
     seconds = perf_counter() - began

@@ -1,19 +1,19 @@
 """Which days a question speaks of, and how near a memory is to them."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta, timezone
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recollect.engine.days import Days, days_meant, nearness
+from recollect.engine.days import Days, Meant, days_meant
 
 # A Wednesday.
-TODAY = date(2026, 11, 18)
+NOW = datetime(2026, 11, 18, 9, tzinfo=UTC)
 
 
 def span(question: str) -> list[tuple[str, str]]:
-    return [(str(each.first), str(each.last)) for each in days_meant(question, TODAY)]
+    return [(str(each.first), str(each.last)) for each in days_meant(question, NOW).days]
 
 
 @pytest.mark.parametrize(
@@ -70,27 +70,37 @@ def test_figures_that_leave_open_which_is_the_month_are_read_both_ways() -> None
 
 
 def test_a_month_without_a_year_is_that_of_any_year() -> None:
-    [june] = days_meant("When did Melanie go camping in June?", TODAY)
+    [june] = days_meant("When did Melanie go camping in June?", NOW).days
 
     assert june.away(date(2023, 6, 30)) == june.away(date(2026, 6, 1)) == 0
     assert june.away(date(2023, 7, 2)) == 2
-    [new_year] = days_meant("What did we do on 1 January?", TODAY)
+    [new_year] = days_meant("What did we do on 1 January?", NOW).days
     assert new_year.away(date(2023, 12, 31)) == 1
-    [leap] = days_meant("What did we do on 29 February?", TODAY)
+    [leap] = days_meant("What did we do on 29 February?", NOW).days
     assert leap.away(date(2024, 2, 29)) == 0
     assert leap.away(date(2026, 2, 28)) > 300
 
 
 def test_a_memory_is_the_nearer_the_fewer_days_lie_between() -> None:
-    meant = days_meant("on 8 May 2023", TODAY)
+    meant = days_meant("on 8 May 2023", NOW)
 
     def at(day: int) -> float:
-        return nearness(meant, datetime(2023, 5, day, 12, tzinfo=UTC))
+        return meant.nearness(datetime(2023, 5, day, 12, tzinfo=UTC))
 
     assert at(8) == 1
     assert at(7) == at(9) == 1 / 2
     assert at(11) == 1 / 4
-    assert nearness([], datetime(2023, 5, 8, tzinfo=UTC)) == 0
+    assert Meant().nearness(datetime(2023, 5, 8, tzinfo=UTC)) == 0
+
+
+def test_a_day_is_the_askers_own() -> None:
+    """At four in the morning in London it is the evening before in Los Angeles."""
+    pacific = timezone(timedelta(hours=-8))
+    meant = days_meant("What did I say yesterday?", datetime(2026, 11, 18, 9, tzinfo=pacific))
+
+    assert meant.nearness(datetime(2026, 11, 18, 4, tzinfo=UTC)) == 1
+    assert meant.nearness(datetime(2026, 11, 17, 4, tzinfo=UTC)) == 1 / 2
+    assert meant.nearness(datetime.max.replace(tzinfo=UTC)) < 0.01
 
 
 @given(st.text(), st.dates())
@@ -98,7 +108,8 @@ def test_a_memory_is_the_nearer_the_fewer_days_lie_between() -> None:
 @example("", date.max)
 def test_whatever_is_asked_the_days_are_in_order(question: str, today: date) -> None:
     told = f"{question} 999 years ago, last month, last year, last weekend, {question} in May"
-    for each in days_meant(told, today):
+    asked_at = datetime.combine(today, time(), UTC)
+    for each in days_meant(told, asked_at).days:
         assert each.first <= each.last
         assert each.away(today) >= 0
 
@@ -110,5 +121,5 @@ def test_a_day_is_no_day_away_from_the_span_it_is_in(one: date, other: date, day
 
 
 def test_a_question_without_end_is_read_once() -> None:
-    assert days_meant("a " * 1_000_000, TODAY) == []
-    assert days_meant("in the past a couple of " * 100_000, TODAY) == []
+    assert span("a " * 1_000_000) == []
+    assert span("in the past a couple of " * 100_000) == []

@@ -6,15 +6,17 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 
-def _time(value: Any) -> Any:
+def _zoned_time(value: Any) -> Any:
     """RFC 3339 as text; a time without a zone is taken as UTC."""
     if not isinstance(value, str):
         raise ValueError("a time in RFC 3339 is needed")  # noqa: TRY004 - pydantic wants it
     try:
         parsed = datetime.fromisoformat(value)
-        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+        zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        zoned.astimezone(UTC)  # raises for one that is beyond the calendar there
     except (ValueError, OverflowError):
         raise ValueError("a time in RFC 3339 is needed") from None
+    return zoned
 
 
 def _within_reach(value: datetime) -> datetime:
@@ -23,14 +25,16 @@ def _within_reach(value: datetime) -> datetime:
     return value
 
 
-Time = Annotated[
+# In the zone it was given in, which says what day it is there.
+ZonedTime = Annotated[
     datetime,
     BeforeValidator(
-        _time,
+        _zoned_time,
         json_schema_input_type=Annotated[str, Field(json_schema_extra={"format": "date-time"})],
     ),
     AfterValidator(_within_reach),
 ]
+Time = Annotated[ZonedTime, AfterValidator(lambda value: value.astimezone(UTC))]
 Label = Annotated[str, Field(min_length=1, max_length=255)]
 Tags = Annotated[list[Label], Field(max_length=100)]
 

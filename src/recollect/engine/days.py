@@ -8,7 +8,7 @@ import re
 from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, tzinfo
 from math import inf
 
 # Each month in English, German, French, Spanish, Italian, Portuguese and Dutch.
@@ -65,6 +65,9 @@ _TIME = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# A question that has neither a year nor one of these names no day, and is spared the rest.
+_WORD = re.compile(rf"{_YEAR}|[^\W\d_]+")
+_TELLING = {*_MONTH_OF, *_WEEKDAYS, "ago", "last", "past", "this", "today", "yesterday"}
 _EARLIEST, _LATEST = date(1000, 1, 1), date(9000, 1, 1)
 # So much of a question is read for dates; whoever pastes a book asks about no day.
 _READ = 2_000
@@ -92,21 +95,47 @@ class Days:
             yield found
 
 
-def days_meant(question: str, today: date) -> list[Days]:
-    """The days that a question names, or none."""
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """The days that a question names, where it was asked; mostly none."""
+
+    days: Sequence[Days] = ()
+    zone: tzinfo = UTC
+
+    def nearness(self, at: datetime) -> float:
+        """1 on a day that is meant, less with every day away from it; 0 where none is."""
+        if not self.days:
+            return 0.0
+        day = _local(at, self.zone)
+        return max(1 / (1 + days.away(day)) for days in self.days)
+
+
+NO_DAYS = Meant()
+
+
+def days_meant(question: str, asked_at: datetime) -> Meant:
+    """The days that a question names; what it tells from today, from the day it was asked."""
+    question = question[:_READ]
+    words = _WORD.findall(question.lower())
+    if not any(word in _TELLING or word.isdigit() for word in words):
+        return NO_DAYS
+    zone = asked_at.tzinfo or UTC
     # Whoever asks as of the year 1 must not fall off the calendar with "last month".
-    today = min(max(today, _EARLIEST), _LATEST)
-    return [
+    today = min(max(asked_at.date(), _EARLIEST), _LATEST)
+    days = [
         days
-        for found in _TIME.finditer(question[:_READ])
+        for found in _TIME.finditer(question)
         for days in _days(found, today)
         if days.first <= days.last
     ]
+    return Meant(days, zone)
 
 
-def nearness(meant: Sequence[Days], at: datetime) -> float:
-    """1 on a day that is meant, less with every day away from it; 0 where none is."""
-    return max((1 / (1 + days.away(at.date())) for days in meant), default=0.0)
+def _local(at: datetime, zone: tzinfo) -> date:
+    try:
+        return at.astimezone(zone).date()
+    except OverflowError:  # the last day of the calendar, further east
+        return at.date()
 
 
 def _days(found: re.Match[str], today: date) -> Iterator[Days]:

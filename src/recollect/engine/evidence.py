@@ -10,7 +10,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from recollect.domain import MemoryId, ThreadId
-from recollect.engine.days import Days, nearness
+from recollect.engine.days import NO_DAYS, Meant
 
 # What the company of a candidate counts, beside its own words and meaning: the best of its thread,
 # that the question names its speaker or its day, that it is of the asker's own thread, that little
@@ -57,7 +57,7 @@ class Clue(NamedTuple):
 
 
 def weigh(
-    clues: Sequence[Clue], typical: float, question: str, meant: Sequence[Days] = ()
+    clues: Sequence[Clue], typical: float, question: str, meant: Meant = NO_DAYS
 ) -> dict[MemoryId, float]:
     """How much speaks for each candidate: words and meaning alike, then its company.
 
@@ -87,7 +87,7 @@ def weigh(
         thread = (words_of_thread(clue) + meaning_of_thread(clue)) / 2
         found = own + SHARE * thread + SHARE * is_named(clue.speaker, named)
         found += SHARE * clue.traits.is_same_thread
-        found += SHARE * nearness(meant, clue.traits.created_at)
+        found += SHARE * meant.nearness(clue.traits.created_at)
         if clue.is_said and clue.newer is not None:
             found += SHARE / sqrt(1 + clue.newer)
         # A quoted phrase is an order: what has it comes before what has not.

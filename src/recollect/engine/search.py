@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from recollect.domain import (
@@ -88,6 +89,8 @@ class Search:
     wanted: Filter = field(default_factory=Filter)
     thread: Ref | None = None
     view: View = CURRENT
+    # When and where it is asked, for what it tells from there ("yesterday").
+    asked_at: datetime | None = None
     counts_as_access: bool = True
 
 
@@ -351,8 +354,8 @@ class _Quest:
 
     async def _curated(self, clues: Sequence[Clue]) -> list[Clue]:
         """Best first; a later word before the earlier one, a repetition behind everything."""
-        asked_at = self._ask.view.as_of or self._now
-        meant = days_meant(self._ask.query, asked_at.date())
+        asked_at = self._ask.asked_at or self._ask.view.as_of or self._now
+        meant = days_meant(self._ask.query, asked_at)
         weights = weigh(clues, self._typical, self._ask.query, meant)
         order = in_order(clues, weights)
         head, tail = order[:_CURATED], order[_CURATED:]

@@ -105,6 +105,10 @@ class Worth:
                 row = self._values[word]
                 row[places] = np.maximum(row[places], self.weights[word] * posted.saturated)
 
+    def __len__(self) -> int:
+        """In how many texts any word is worth anything."""
+        return len(self._ids)
+
     def best(self, most: int) -> tuple[IdBytes, Floats]:
         """The texts worth most and how much, best first; of equals those of the lower ids."""
         scores = self._values.sum(axis=0)

@@ -281,9 +281,18 @@ _BEST = Numbered(f"""
     CROSS JOIN LATERAL ({_FURTHER}) AS further
     LEFT JOIN LATERAL ({_BESIDE}) AS beside ON %(walked)s > 0
 """)
-# Of so many more the caller may not find some. Under a filter any match may be among the best.
-_SPARE = 100
-_ALL = 2**31 - 1
+# Few of the best are not to be found, such as what was replaced. Under a filter, or when these are
+# not enough, any match may be among the best.
+_SPARE = 20
+
+
+async def _best(
+    db: Db, worth: Worth, most: int, values: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    """The rows of `_BEST` among so many that are worth most."""
+    ids, scores = worth.best(most)
+    told = {**values, "ids": IdArray(ids), "scores": FloatArray(scores)}
+    return await _BEST.run(db, told, tuple_row)
 
 
 class Seen(NamedTuple):
@@ -348,11 +357,7 @@ async def _leads(
     if not query:
         return Leads()
     worth, rest = await _worth(db, caller, query)
-    is_narrowed = bool(phrases) or not wanted.is_open or lacking is not None
-    ids, scores = worth.best(_ALL if is_narrowed else limit + _SPARE)
     values = {
-        "ids": IdArray(ids),
-        "scores": FloatArray(scores),
         "rest": rest,
         "phrases": _patterns(phrases),
         "lacking": lacking,
@@ -362,7 +367,11 @@ async def _leads(
         "limit": limit,
         **visible_to(caller, now, view),
     }
-    rows = await _BEST.run(db, values, tuple_row)
+    is_narrowed = bool(phrases) or not wanted.is_open or lacking is not None
+    most = len(worth) if is_narrowed else limit + _SPARE
+    rows = await _best(db, worth, most, values)
+    if len(rows) < limit and most < len(worth):
+        rows = await _best(db, worth, len(worth), values)
     seen = [Seen(*row) for *row, _, _ in rows]
     beside = [
         (memory_id, neighbour, step)

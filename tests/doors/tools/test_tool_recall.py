@@ -1,6 +1,6 @@
 """`memory_recall`, the same through every surface."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -453,6 +453,43 @@ async def test_R276_an_update_leaves_the_new_statement_on_top_and_keeps_the_old(
         await tools.call(
             "memory_recall", mode="recent", include_history=True, as_of="2026-03-03T00:00:00Z"
         )
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments", "day"),
+    [
+        ("Did Ana go climbing on January 10?", {}, 10),
+        ("Did Ana go climbing on 20 January 2026?", {}, 20),
+        # The clock stands at 1 March.
+        ("Did Ana go climbing yesterday?", {}, 59),
+        ("Did Ana go climbing yesterday?", {"asked_at": "2026-01-21T08:00:00+01:00"}, 20),
+        ("Did Ana go climbing a week ago?", {"as_of": "2026-02-27T09:00:00Z"}, 51),
+        ("Did Ana go climbing yesterday?", {"asked_at": "2026-01-12T20:00:00-08:00"}, 11),
+    ],
+)
+async def test_a_question_that_names_a_day_finds_first_what_was_said_on_it(
+    tools: Surface, embedder: StubEmbedder, query: str, arguments: Object, day: int
+) -> None:
+    said = {f"Ana went climbing, entry {number}": number for number in (10, 11, 12, 20, 51, 59)}
+    embedder.table = {text: at_cosine(1.0) for text in (*said, query)}
+    for text, number in said.items():
+        at = datetime(2025, 12, 31, 12, tzinfo=UTC) + timedelta(days=number)
+        await remember(tools, text, said_at=at.isoformat())
+
+    assert said[(await texts(tools, query, **arguments))[0]] == day
+
+
+async def test_what_was_said_at_the_same_time_stays_in_the_order_it_was_told(
+    tools: Surface,
+) -> None:
+    said = [f"Ana: part {number} of the story" for number in range(6)]
+    for text in said:
+        await remember(tools, text, channel_id="tale", said_at="2026-01-10T12:00:00Z")
+
+    found = await recall(tools, mode="recent")
+
+    assert [each["content"] for each in found] == said[::-1]
+    assert {each["created_at"][:22] for each in found} == {"2026-01-10T12:00:00.00"}
 
 
 async def test_tags_narrow_a_recall(tools: Surface) -> None:

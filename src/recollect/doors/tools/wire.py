@@ -20,7 +20,7 @@ from recollect.domain import (
     parse_ref,
 )
 from recollect.doors import refs
-from recollect.doors.values import Body, Label, Tags, Time, iso
+from recollect.doors.values import Body, Label, Tags, Time, ZonedTime, iso
 from recollect.engine.channels import Channel
 from recollect.engine.link import Link
 from recollect.engine.save import Save
@@ -149,6 +149,10 @@ class RecallArguments(Arguments):
         "The conversation that asks; of equal memories its own come first."
     )
     as_of: Time | None = optional("RFC 3339; what was true at that time.")
+    asked_at: ZonedTime | None = optional(
+        "RFC 3339; when it is asked, in the asker's zone: `last week` is told from there. Now in "
+        "UTC, if absent."
+    )
     include_history: bool = Field(
         default=False, description="Also what has been replaced since, marked with its end."
     )
@@ -245,6 +249,7 @@ def to_search(given: RecallArguments, thread: Ref | None) -> Search:
         wanted=Filter(kinds=kinds_of(given.memory_type), tags=given.tags or None),
         thread=thread,
         view=View(as_of=given.as_of, is_history=given.include_history),
+        asked_at=given.asked_at,
     )
 
 
