@@ -1,0 +1,137 @@
+"""Words scored on arrays: the same as by the plain formula, whatever the ids and the postings."""
+
+from collections.abc import Mapping, Sequence
+from math import log
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.domain import Caller
+from recollect.engine.core import Engine
+from recollect.store.arrays import (
+    FloatArray,
+    IdArray,
+    id_bytes,
+    ids_of,
+    read_ids,
+    read_integers,
+)
+from recollect.store.bm25 import Further, Posted, Worth, saturated
+
+pytestmark = pytest.mark.anyio
+
+# Few, so that terms share texts; the second ends in a byte of zero, which a string would lose.
+IDS = [UUID(int=1), UUID(int=256), UUID(int=2**128 - 1), UUID(int=7 << 64), UUID(int=0)]
+TERMS = ["tea", "teas", "milk", "jug"]
+Said = Mapping[str, Mapping[UUID, tuple[int, int]]]
+
+said_of_texts = st.dictionaries(
+    st.sampled_from(TERMS),
+    st.dictionaries(
+        st.sampled_from(IDS), st.tuples(st.integers(1, 9), st.integers(1, 300)), min_size=1
+    ),
+)
+queries = st.lists(st.lists(st.sampled_from(TERMS), min_size=1, unique=True), min_size=1)
+
+
+def posted(said: Mapping[UUID, tuple[int, int]]) -> Posted:
+    frequencies, lengths = np.array(list(said.values()), dtype=np.float64).T
+    return Posted(id_bytes(list(said)), saturated(frequencies, lengths))
+
+
+def plain(query: Sequence[Sequence[str]], said: Said, texts: int, each: UUID) -> list[float]:
+    """What each word is worth in one text."""
+
+    def rarity(term: str) -> float:
+        having = len(said.get(term, {}))
+        return log(1 + (max(texts, having) - having + 0.5) / (having + 0.5))
+
+    def value(term: str) -> float:
+        if each not in said.get(term, {}):
+            return 0.0
+        frequency, length = said[term][each]
+        return frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * max(1.0, length / 64)))
+
+    return [min(map(rarity, word)) * max(map(value, word)) for word in query]
+
+
+@given(queries, said_of_texts, st.integers(0, 20))
+def test_a_word_is_worth_what_the_plain_formula_says(
+    query: list[list[str]], said: Said, texts: int
+) -> None:
+    asked = {term for word in query for term in word}
+    read = {term: posted(found) for term, found in said.items() if term in asked}
+    worth = Worth(query, read, {}, texts)
+
+    found = worth.of(IDS, [])
+
+    expected = [plain(query, said, texts, each) for each in IDS]
+    assert found == pytest.approx(np.array(expected))
+    having = {each for term in read for each in said[term]}
+    ids, scores = worth.best(len(worth))
+    assert set(ids_of(ids)) == having
+    assert len(worth) == len(having)
+    assert scores.tolist() == pytest.approx(
+        sorted((sum(expected[IDS.index(each)]) for each in having), reverse=True)
+    )
+
+
+@given(queries, said_of_texts, st.sampled_from(TERMS))
+def test_a_term_that_was_not_read_is_worth_the_same(
+    query: list[list[str]], said: Said, rest: str
+) -> None:
+    asked = {term for word in query for term in word}
+    postings = {term: posted(found) for term, found in said.items() if term in asked}
+    read = {term: found for term, found in postings.items() if term != rest}
+    counts = {term: len(found) for term, found in said.items()}
+    further = [
+        Further(IDS.index(each), rest, *told)
+        for each, told in said.get(rest, {}).items()
+        if rest in asked
+    ]
+
+    whole = Worth(query, postings, {}, 20)
+    parted = Worth(query, read, counts, 20)
+
+    assert parted.of(IDS, further) == pytest.approx(whole.of(IDS, []))
+    assert parted.coverage(parted.of(IDS, further)) == pytest.approx(
+        whole.coverage(whole.of(IDS, []))
+    )
+
+
+def test_what_has_every_word_is_covered_whole_and_what_has_none_not_at_all() -> None:
+    said = {"tea": {IDS[0]: (1, 5), IDS[1]: (1, 5)}, "milk": {IDS[0]: (2, 5)}}
+    worth = Worth(
+        [["tea", "teas"], ["milk"]], {term: posted(each) for term, each in said.items()}, {}, 9
+    )
+
+    covered = worth.coverage(worth.of(IDS[:3], [])).tolist()
+
+    assert covered[0] == pytest.approx(1)
+    assert 0 < covered[1] < 0.5  # the commoner word weighs less
+    assert covered[2] == 0
+
+
+_ECHO = "SELECT array_send(%s::uuid[]), array_send(%s::integer[]), %s::uuid[], %s::float8[]"
+
+
+async def test_arrays_travel_to_the_database_and_back(engine: Engine, caller: Caller) -> None:
+    numbers = np.array([0.1, -0.0, 1e300, float("inf")])
+    async with engine.reading(caller) as db:
+        cursor = await db.execute(
+            _ECHO,
+            [IdArray(IDS), [1, -2, 2**31 - 1], IdArray(IDS), FloatArray(numbers)],
+            binary=True,
+        )
+        [(ids, integers, same, floats)] = await cursor.fetchall()
+        cursor = await db.execute(
+            "SELECT %s::uuid[], %s::float8[]", [IdArray([]), FloatArray(np.array([]))]
+        )
+        assert await cursor.fetchall() == [([], [])]
+
+    assert ids_of(read_ids(ids)) == same == IDS
+    assert read_integers(integers).tolist() == [1, -2, 2**31 - 1]
+    assert floats == numbers.tolist()
