@@ -194,8 +194,9 @@ _EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST})"
 _EXACT_IN_THREAD = f"WITH near AS ({_SCANNED} AND m.thread_id = %(thread_id)s {_FIRST})"
 
 # By the workspace's own index, or the thread's. Its predicate is proven only by literals, so
-# workspace, generation and thread stand in the text, and so must the dimension. What is not alive
-# is passed over while the index is read on.
+# workspace, generation and thread stand in the text, and so must the dimension. So does the limit:
+# a plan that is kept expected a tenth of a thread to be asked for, and sorted all of it instead.
+# What is not alive is passed over while the index is read on.
 _BY_INDEX = f"""
     WITH near AS MATERIALIZED (
         SELECT m.memory_id,
@@ -204,7 +205,7 @@ _BY_INDEX = f"""
         WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} {{within}}
             AND {VISIBLE}
         ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
-        LIMIT %(limit)s
+        LIMIT {{limit}}
     )
 """
 _OF_THREAD = sql.SQL("AND m.thread_id = {thread_id}")
@@ -313,6 +314,7 @@ async def _prepared(
         workspace_id=sql.Literal(caller.workspace_id),
         generation=sql.Literal(point.generation),
         within=_within(wanted),
+        limit=sql.Literal(limit),
     )
 
 
