@@ -38,7 +38,7 @@ async def fill(engine: Engine, caller: Caller, count: int) -> list[Ref]:
 async def near(
     engine: Engine, caller: Caller, text: str, wanted: Filter, *, is_indexed: bool
 ) -> list[str]:
-    point = Point(1, pseudo_random(text, DIMENSION), indexed=int(is_indexed))
+    point = Point(1, pseudo_random(text, DIMENSION), {None: 1} if is_indexed else {})
     async with engine.reading(caller) as db:
         found = await vectors.candidates(db, caller, point, wanted, limit=10, now=engine.now())
     return [str(each.id) for each in found]
@@ -66,7 +66,7 @@ async def test_a_large_workspace_is_indexed_and_finds_what_the_exact_scan_finds(
         await index_vectors(engine, large.workspace_id, no_beat, LEAST)
         clock.advance(timedelta(seconds=3))
 
-        assert (await current_space(engine, large.workspace_id)).indexed == MANY - 20
+        assert (await current_space(engine, large.workspace_id)).indexed == {None: MANY - 20}
         assert not (await current_space(engine, small.workspace_id)).indexed
         forgotten = {str(ref.id) for ref in refs[:20]}
         for number in range(20):
@@ -88,7 +88,7 @@ async def test_a_workspace_that_has_grown_very_large_gets_a_denser_index_in_plac
         async def options() -> list[str]:
             await index_vectors(engine, caller.workspace_id, no_beat, LEAST)
             async with engine.pool.everywhere() as db:
-                assert await vector_indexes.wanted(db, LEAST) == []
+                assert not await vector_indexes.wanted(db, least=LEAST, least_in_thread=LEAST)
                 cursor = await db.execute(
                     "SELECT unnest(reloptions) FROM pg_class WHERE relname LIKE 'near_%'"
                 )

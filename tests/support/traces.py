@@ -132,6 +132,11 @@ async def _ask_models(engine: Engine, caller: Caller, mark: str, session: str) -
             "INSERT INTO common_word (workspace_id, term, place, memories) VALUES (%s, %s, %s, 1)",
             [caller.workspace_id, mark, caller.workspace_id],
         )
+        await db.execute(
+            "INSERT INTO vector_index (workspace_id, generation, thread_id, name)"
+            " VALUES (%s, 1, %s, %s)",
+            [caller.workspace_id, row[1], f"near {mark}"],
+        )
 
 
 _MARKED = sql.SQL(

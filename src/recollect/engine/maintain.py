@@ -5,7 +5,7 @@ from datetime import timedelta
 from recollect.engine import spaces, wear
 from recollect.engine.core import Engine
 from recollect.engine.counting import plan_counts
-from recollect.engine.indexing import plan_indexes
+from recollect.engine.indexing import drop_strays, plan_indexes
 from recollect.engine.signin import FORGIVEN
 from recollect.store import (
     assets,
@@ -44,6 +44,7 @@ async def tidy(engine: Engine) -> None:
         await documents.sweep(db, now)
         crowded = await words.crowded_tallies(db)
     await plan_indexes(engine)
+    await drop_strays(engine)
     await plan_counts(engine)
     for workspace_id in crowded:
         async with engine.pool.writing(workspace_id) as db:

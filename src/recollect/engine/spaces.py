@@ -4,14 +4,14 @@ A generation is one space. Vectors of two are never compared; a new one fills in
 while the old one answers, and the switch is one row.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
 import numpy as np
 
-from recollect.domain import MemoryId, WorkspaceId
+from recollect.domain import MemoryId, ThreadId, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.owed import EVERYTHING, Owed, Owing
 from recollect.errors import Unavailable
@@ -47,8 +47,8 @@ class Embedded:
     identity: Identity
     vector: Vector
     fingerprint: Vector | None = None
-    # How many the workspace's index held when it was embedded; without one the search is exact.
-    indexed: int = 0
+    # How many each index held when it was embedded; without one the search is exact.
+    indexed: Mapping[ThreadId | None, int] = field(default_factory=dict[ThreadId | None, int])
 
     def belongs_to(self, generation: Generation) -> bool:
         """Whether this vector lives in that generation's space."""
@@ -294,7 +294,7 @@ async def _settle(engine: Engine, workspace_id: WorkspaceId, target: Generation)
 
 
 async def drop_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
-    """Delete the vectors of retired generations, a batch at a time, and their index."""
+    """Delete the vectors of retired generations, a batch at a time, and their indexes."""
     async with engine.pool.writing(workspace_id) as db:
         names = await vector_indexes.forget_retired(db, workspace_id)
     for name in names:

@@ -398,6 +398,10 @@ _STATES = """
     DELETE FROM thread_state
     WHERE workspace_id = %(workspace_id)s AND thread_id = ANY(%(thread_ids)s)
 """
+_VECTOR_INDEXES = """
+    DELETE FROM vector_index
+    WHERE workspace_id = %(workspace_id)s AND thread_id = ANY(%(thread_ids)s)
+"""
 _ERASE_THREADS = """
     DELETE FROM thread WHERE workspace_id = %(workspace_id)s AND id = ANY(%(thread_ids)s)
 """
@@ -471,6 +475,7 @@ STEPS: Sequence[tuple[str, LiteralString]] = (
     ("message", _ERASE_MESSAGES),
     ("turn", _ERASE_TURNS),
     ("thread_state", _STATES),
+    ("vector_index", _VECTOR_INDEXES),
     ("thread", _ERASE_THREADS),
     ("insight", _INSIGHTS),
     ("event", _EVENTS),
@@ -483,7 +488,6 @@ STEPS: Sequence[tuple[str, LiteralString]] = (
 # Tables that erasing a person, a thread or a key leaves alone, and why.
 UNTOUCHED: Mapping[str, str] = {
     "generation": "which model a workspace has; nobody's words",
-    "vector_index": "names of indexes",
     "word_census": "one number a workspace",
     "model_call": "what models were asked for and what it cost, without who or what",
     "job": "work to do in a workspace; it names nobody",
@@ -537,7 +541,6 @@ WHOLE = tuple(
             "candidate",
             *(table for table, _ in STEPS if " " not in table),
             "generation",
-            "vector_index",
             "word_census",
             "model_call",
             "job",

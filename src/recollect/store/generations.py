@@ -1,13 +1,13 @@
 """Embedding generations of a workspace, and which memories still lack a vector in one."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from psycopg.rows import class_row
 
-from recollect.domain import Caller, MemoryId, WorkspaceId
+from recollect.domain import Caller, MemoryId, ThreadId, WorkspaceId
 from recollect.store.pool import Db
 from recollect.store.visible import DOCUMENT_IN_SIGHT, IN_SIGHT, in_sight_of
 
@@ -31,8 +31,9 @@ class Space:
     embedder: str | None
     serving: Generation | None
     filling: Generation | None
-    # How many memories the vector index of the serving generation holds, about; 0 without one.
-    indexed: int = 0
+    # How many memories each vector index of the serving generation holds, about, by the thread that
+    # it is of; None is the whole workspace.
+    indexed: Mapping[ThreadId | None, int] = field(default_factory=dict[ThreadId | None, int])
 
 
 _EMBEDDER = "SELECT embedder FROM workspace WHERE id = %(workspace_id)s"
@@ -51,23 +52,32 @@ async def space(db: Db, workspace_id: WorkspaceId) -> Space:
         await cursor.execute(_IN_USE, values)
         by_state = {each.state: each for each in await cursor.fetchall()}
     serving = by_state.get("serving")
-    indexed = await _indexed(db, workspace_id, serving.number) if serving else 0
+    indexed = await _indexed(db, workspace_id, serving.number) if serving else {}
     return Space(row[0] if row else None, serving, by_state.get("filling"), indexed)
 
 
 _INDEXED = """
-    SELECT greatest(1, (
+    SELECT thread_id, greatest(1, (
         SELECT sum(documents) FROM word_tally WHERE workspace_id = %(workspace_id)s
     ))::bigint
     FROM vector_index
     WHERE workspace_id = %(workspace_id)s AND generation = %(generation)s AND is_ready
+        AND thread_id IS NULL
+    UNION ALL
+    SELECT i.thread_id, greatest(1, sum(t.documents))::bigint
+    FROM vector_index i
+    LEFT JOIN word_tally t ON t.workspace_id = i.workspace_id AND t.place = i.thread_id
+    WHERE i.workspace_id = %(workspace_id)s AND i.generation = %(generation)s AND i.is_ready
+        AND i.thread_id IS NOT NULL
+    GROUP BY i.thread_id
 """
 
 
-async def _indexed(db: Db, workspace_id: WorkspaceId, generation: int) -> int:
+async def _indexed(
+    db: Db, workspace_id: WorkspaceId, generation: int
+) -> dict[ThreadId | None, int]:
     values = {"workspace_id": workspace_id, "generation": generation}
-    row = await (await db.execute(_INDEXED, values)).fetchone()
-    return row[0] if row else 0
+    return dict(await (await db.execute(_INDEXED, values)).fetchall())
 
 
 # Taken by every save, so that the switch, which takes it FOR UPDATE, waits for saves under way.

@@ -1,11 +1,15 @@
-"""Vector indexes: a partial one for each large workspace, built and dropped beside its traffic."""
+"""Vector indexes: a partial one for each large workspace and each long thread.
+
+They are built and dropped beside the traffic.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
 from psycopg.errors import DiskFull, OutOfMemory
 
-from recollect.domain import WorkspaceId
+from recollect.domain import ThreadId, WorkspaceId
 from recollect.store.pool import Db, Pool, is_pooled
 
 # Up to here an index can hold the vectors; beyond, the exact scan serves.
@@ -16,18 +20,26 @@ MOST_DIMENSIONS = 4_000
 # without.
 _DENSE_FROM = 200_000
 
-# everywhere: finds the workspaces worth an index, or a denser one than they have. The tally of
-# words counts memories already.
+# everywhere: finds the workspaces and threads worth an index, or a denser one than they have. The
+# tally of words counts memories already: those cut from a chat lie in the place that the chat is.
 _LARGE = """
-    SELECT tally.workspace_id, g.number, g.dimension, tally.documents >= %(dense)s, i.name
+    SELECT tally.workspace_id, g.number, g.dimension, tally.documents >= %(dense)s, i.name,
+        tally.place
     FROM (
-        SELECT workspace_id, sum(documents) AS documents FROM word_tally
-        GROUP BY workspace_id
-        HAVING sum(documents) >= %(least)s
+        SELECT workspace_id, place, sum(documents) AS documents FROM word_tally
+        GROUP BY GROUPING SETS ((workspace_id), (workspace_id, place))
+        HAVING sum(documents) >= least(%(least)s, %(least_in_thread)s)
     ) AS tally
     JOIN generation g ON g.workspace_id = tally.workspace_id AND g.state = 'serving'
-    LEFT JOIN vector_index i ON i.workspace_id = g.workspace_id AND i.generation = g.number
+    LEFT JOIN thread t ON t.workspace_id = tally.workspace_id AND t.id = tally.place
+    LEFT JOIN vector_index i
+        ON i.workspace_id = g.workspace_id AND i.generation = g.number
+        AND i.thread_id IS NOT DISTINCT FROM tally.place
     WHERE g.dimension <= %(most_dimensions)s
+        AND CASE
+            WHEN tally.place IS NULL THEN tally.documents >= %(least)s
+            ELSE t.id IS NOT NULL AND tally.documents >= %(least_in_thread)s
+        END
         AND (i.is_ready IS NOT TRUE OR (tally.documents >= %(dense)s AND NOT i.is_dense))
 """
 
@@ -42,40 +54,62 @@ class Wanted:
     is_dense: bool
     # The one it has, which serves until the other is built.
     former: str | None
+    # Whose vectors; None for the whole workspace's.
+    thread_id: ThreadId | None
 
     @property
     def name(self) -> str:
         """What the new one is called."""
-        name = f"near_{self.workspace_id.hex}_{self.generation}"
+        name = f"near_{(self.thread_id or self.workspace_id).hex}_{self.generation}"
         return f"{name}_dense" if self.is_dense else name
 
 
-async def wanted(db: Db, least: int) -> list[Wanted]:
-    """Serving generations whose index is missing in workspaces of at least so many memories."""
-    values = {"least": least, "dense": _DENSE_FROM, "most_dimensions": MOST_DIMENSIONS}
+async def wanted(db: Db, *, least: int, least_in_thread: int) -> list[Wanted]:
+    """What is missing in workspaces and in threads of at least so many memories."""
+    values = {
+        "least": least,
+        "least_in_thread": least_in_thread,
+        "dense": _DENSE_FROM,
+        "most_dimensions": MOST_DIMENSIONS,
+    }
     rows = await (await db.execute(_LARGE, values)).fetchall()
     return [Wanted(*row) for row in rows]
 
 
+_ANNOUNCE = """
+    INSERT INTO vector_index (workspace_id, generation, thread_id, name, is_dense)
+    VALUES (%(workspace_id)s, %(generation)s, %(thread_id)s, %(name)s, %(is_dense)s)
+    ON CONFLICT (workspace_id, generation, thread_id) DO NOTHING
+"""
+
+
+async def announce(db: Db, wanted: Wanted) -> None:
+    """Say that an index is going to be there: what nobody knows of is a stray."""
+    await db.execute(_ANNOUNCE, _values(wanted))
+
+
+# What has gone meanwhile, with its thread or its workspace, does not come back.
 _NOTE = """
-    INSERT INTO vector_index (workspace_id, generation, name, is_ready, is_dense)
-    VALUES (%(workspace_id)s, %(generation)s, %(name)s, true, %(is_dense)s)
-    ON CONFLICT (workspace_id, generation) DO UPDATE
-    SET name = EXCLUDED.name, is_ready = true, is_dense = EXCLUDED.is_dense
+    UPDATE vector_index
+    SET name = %(name)s, is_ready = true, is_dense = %(is_dense)s
+    WHERE workspace_id = %(workspace_id)s AND generation = %(generation)s
+        AND thread_id IS NOT DISTINCT FROM %(thread_id)s
 """
 
 
 async def note(db: Db, wanted: Wanted) -> None:
     """Remember that an index is there."""
-    await db.execute(
-        _NOTE,
-        {
-            "workspace_id": wanted.workspace_id,
-            "generation": wanted.generation,
-            "name": wanted.name,
-            "is_dense": wanted.is_dense,
-        },
-    )
+    await db.execute(_NOTE, _values(wanted))
+
+
+def _values(wanted: Wanted) -> dict[str, Any]:
+    return {
+        "workspace_id": wanted.workspace_id,
+        "generation": wanted.generation,
+        "thread_id": wanted.thread_id,
+        "name": wanted.name,
+        "is_dense": wanted.is_dense,
+    }
 
 
 _PARTITION = """
@@ -99,8 +133,9 @@ _BUILD = sql.SQL(
     "CREATE INDEX CONCURRENTLY {name} ON {table} "
     "USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops) "
     "WITH (m = {links}, ef_construction = 128) "
-    "WHERE workspace_id = {workspace_id} AND generation = {generation}"
+    "WHERE workspace_id = {workspace_id} AND generation = {generation} {within}"
 )
+_OF_THREAD = sql.SQL("AND thread_id = {thread_id}")
 # own connection: nobody else uses it, so that what is set may last. Behind a pooler others would.
 _ROOM = """
     SELECT set_config('max_parallel_maintenance_workers', '2', false),
@@ -122,6 +157,7 @@ async def build(pool: Pool, wanted: Wanted, table: str) -> None:
         links=sql.Literal(32 if wanted.is_dense else 16),
         workspace_id=sql.Literal(wanted.workspace_id),
         generation=sql.Literal(wanted.generation),
+        within=_within(wanted),
     )
     async with await pool.beside() as db:
         is_shared = await is_pooled(db)
@@ -141,6 +177,12 @@ async def build(pool: Pool, wanted: Wanted, table: str) -> None:
             await db.execute(_DROP.format(name=sql.Identifier(wanted.former)))
 
 
+def _within(wanted: Wanted) -> sql.SQL | sql.Composed:
+    if wanted.thread_id is None:
+        return sql.SQL("")
+    return _OF_THREAD.format(thread_id=sql.Literal(wanted.thread_id))
+
+
 _RETIRED = """
     DELETE FROM vector_index i USING generation g
     WHERE i.workspace_id = %(workspace_id)s AND g.workspace_id = i.workspace_id
@@ -153,6 +195,27 @@ async def forget_retired(db: Db, workspace_id: WorkspaceId) -> list[str]:
     """Forget the indexes of retired generations; their names, to drop them."""
     rows = await (await db.execute(_RETIRED, {"workspace_id": workspace_id})).fetchall()
     return [row[0] for row in rows]
+
+
+# everywhere: the row of an index goes with its thread or its workspace, in their transaction, in
+# which nothing can be dropped beside the traffic. A denser one has no row until it is built.
+_STRAYS = """
+    SELECT found.relname::text
+    FROM pg_inherits part
+    JOIN pg_index each ON each.indrelid = part.inhrelid
+    JOIN pg_class found ON found.oid = each.indexrelid
+    WHERE part.inhparent = 'memory_vector'::regclass
+        AND starts_with(found.relname::text, 'near_')
+        AND NOT EXISTS (
+            SELECT FROM vector_index i
+            WHERE found.relname::text IN (i.name, i.name || '_dense')
+        )
+"""
+
+
+async def strays(db: Db) -> list[str]:
+    """Indexes of what is no longer there, by name."""
+    return [row[0] for row in await (await db.execute(_STRAYS)).fetchall()]
 
 
 async def drop(pool: Pool, name: str) -> None:

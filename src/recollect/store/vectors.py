@@ -1,7 +1,7 @@
 """Vectors of memories, one per memory and generation, and the exact search over them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import sqrt
 from typing import Any, LiteralString, NamedTuple
@@ -12,7 +12,16 @@ from pgvector import HalfVector
 from psycopg import sql
 from psycopg.rows import class_row, dict_row, kwargs_row
 
-from recollect.domain import CURRENT, Caller, Filter, Memory, MemoryId, View, WorkspaceId
+from recollect.domain import (
+    CURRENT,
+    Caller,
+    Filter,
+    Memory,
+    MemoryId,
+    ThreadId,
+    View,
+    WorkspaceId,
+)
 from recollect.store import jobs
 from recollect.store.arrays import IdArray
 from recollect.store.memories import COLUMNS, MATCHES, matching, memory_from_row
@@ -114,12 +123,12 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where to look: a vector, its generation, and how many its index in this workspace holds."""
+    """Where to look: a vector, its generation, and how many each of its indexes here holds."""
 
     generation: int
     vector: NDArray[np.float32]
-    # 0 without an index.
-    indexed: int = 0
+    # By thread; None is the whole workspace. What is not in it has no index.
+    indexed: Mapping[ThreadId | None, int] = field(default_factory=dict[ThreadId | None, int])
 
 
 _IN_ORDER = """
@@ -183,19 +192,22 @@ _EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST})"
 # Of one conversation, as every search in a chat is: spared the rest of `MATCHES` too.
 _EXACT_IN_THREAD = f"WITH near AS ({_SCANNED} AND m.thread_id = %(thread_id)s {_FIRST})"
 
-# By the workspace's own index. Its predicate is proven only by literals, so workspace and
-# generation stand in the text, and so must the dimension. What is not alive is passed over while
-# the index is read on.
+# By the workspace's own index, or the thread's. Its predicate is proven only by literals, so
+# workspace, generation and thread stand in the text, and so must the dimension. So does the limit:
+# a plan that is kept expected a tenth of a thread to be asked for, and sorted all of it instead.
+# What is not alive is passed over while the index is read on.
 _BY_INDEX = f"""
     WITH near AS MATERIALIZED (
         SELECT m.memory_id,
             (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}}) AS distance
         FROM memory_vector m
-        WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} AND {VISIBLE}
+        WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} {{within}}
+            AND {VISIBLE}
         ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
-        LIMIT %(limit)s
+        LIMIT {{limit}}
     )
 """
+_OF_THREAD = sql.SQL("AND m.thread_id = {thread_id}")
 _READ_ON = """
     SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
         set_config('hnsw.ef_search', %(effort)s::text, true)
@@ -220,7 +232,8 @@ async def candidates(
 ) -> list[Candidate]:
     """The live memories closest to a vector by cosine, closest first.
 
-    A filter, or another time than now, is answered exactly: under a filter an index loses answers.
+    A filter other than of a thread that has an index, or another time than now, is answered
+    exactly: under a filter an index loses answers.
     """
     query = await _prepared(db, caller, point, wanted, limit, view, _IN_ORDER)
     async with db.cursor(row_factory=class_row(Candidate)) as cursor:
@@ -291,14 +304,30 @@ async def _prepared(
     answer: LiteralString,
 ) -> sql.SQL | sql.Composed:
     """The statement that finds what is near, by the index where that loses nothing."""
-    if not (point.indexed and wanted.is_open and view == CURRENT):
+    indexed = _indexed(point, wanted, view)
+    if not indexed:
         return sql.SQL(f"{_exact(wanted)} {answer}")
-    await db.execute(_READ_ON, {"effort": effort(point.indexed, limit)})
+    await db.execute(_READ_ON, {"effort": effort(indexed, limit)})
     return sql.SQL(f"{_BY_INDEX} {answer}").format(
         dimension=sql.Literal(len(point.vector)),
         workspace_id=sql.Literal(caller.workspace_id),
         generation=sql.Literal(point.generation),
+        within=_within(wanted),
+        limit=sql.Literal(limit),
     )
+
+
+def _indexed(point: Point, wanted: Filter, view: View) -> int:
+    """How many the index holds that has all that is wanted and nothing else; 0 without one."""
+    if view != CURRENT or not (wanted.is_open or wanted.is_of_thread_alone):
+        return 0
+    return point.indexed.get(wanted.thread_id, 0)
+
+
+def _within(wanted: Filter) -> sql.SQL | sql.Composed:
+    if wanted.thread_id is None:
+        return sql.SQL("")
+    return _OF_THREAD.format(thread_id=sql.Literal(wanted.thread_id))
 
 
 def effort(indexed: int, limit: int) -> int:
