@@ -213,11 +213,12 @@ _READ_ON = """
         set_config('hnsw.ef_search', %(effort)s::text, true)
 """
 # How many places of the index a search considers; `python -m bench.growth` shows what share of the
-# exact ten it finds. Deeper lists need more, and larger workspaces: of made-up vectors 300 places
-# find .995 of the exact ten among 100,000, of the real ones of three public sets .998 of 22,000.
-_LEAST_EFFORT = 300
+# exact ten it finds. Deeper lists need more, and larger indexes: of made-up vectors 300 places find
+# .993 of the exact ten among 100,000, 150 find .998 among 10,000; of the real ones of three public
+# sets 150 find .991 of 22,000.
+_LEAST_EFFORT = 150
 _MOST_EFFORT = 1_000  # more the index does not take
-_EASY = 100_000
+_EFFORT_AT_100_000 = 300
 
 
 async def candidates(
@@ -331,9 +332,9 @@ def _within(wanted: Filter) -> sql.SQL | sql.Composed:
 
 
 def effort(indexed: int, limit: int) -> int:
-    """The places to consider: with the square root of a large workspace's size."""
-    by_size = round(_LEAST_EFFORT * sqrt(max(1.0, indexed / _EASY)))
-    return min(max(2 * limit, by_size), _MOST_EFFORT)
+    """The places to consider: they grow with the square root of how many the index holds."""
+    by_size = round(_EFFORT_AT_100_000 * sqrt(indexed / 100_000))
+    return min(max(2 * limit, by_size, _LEAST_EFFORT), _MOST_EFFORT)
 
 
 def _exact(wanted: Filter) -> LiteralString:
