@@ -33,6 +33,7 @@ from bench.visitor import Visitor, visit
 from recollect.embedded import Attached, attach
 from recollect.engine.core import Engine
 from recollect.models.embed import Purpose, Vector
+from recollect.store.generations import Indexed
 from recollect.store.pool import Db
 from recollect.store.vectors import effort
 
@@ -157,7 +158,7 @@ async def _measured(opened: _Opened, options: Options) -> Grown:
         with grown.timed("exact"):
             right = await _nearest(bare, _EXACT, tenant, vector)
         if index:
-            await bare.execute(_EFFORT, [effort(size, 10)])
+            await bare.execute(_EFFORT, [effort(Indexed(size), 10)])
             with grown.timed("index"):
                 near = await _nearest(bare, _BY_INDEX, tenant, vector)
             grown.by_index.append(len(near & right) / len(right))

@@ -20,6 +20,7 @@ from recollect.engine.spaces import TEND, current_space, drop_vectors
 from recollect.engine.threads import close_thread
 from recollect.models.registry import Embedders
 from recollect.store import jobs, vector_indexes, vectors
+from recollect.store.generations import Indexed
 from recollect.store.vectors import Point
 from recollect.worker import Worker
 from tests.support.chats import new_chat
@@ -75,7 +76,7 @@ async def look_after(engine: Engine, caller: Caller, *, least: int = NEVER) -> N
 async def point(engine: Engine, caller: Caller, text: str, *, is_indexed: bool) -> Point:
     space = await current_space(engine, caller.workspace_id)
     assert space.serving
-    indexed: Mapping[ThreadId | None, int] = space.indexed if is_indexed else {}
+    indexed: Mapping[ThreadId | None, Indexed] = space.indexed if is_indexed else {}
     return Point(space.serving.number, pseudo_random(text, DIMENSION), indexed)
 
 
@@ -140,7 +141,9 @@ async def test_a_long_thread_gets_an_index_and_a_short_one_none(house: Engine) -
 
     assert queued == [(caller.workspace_id,)]
     assert await index_names(house) == [name_of(long)]
-    assert (await current_space(house, caller.workspace_id)).indexed == {long.thread_id: LEAST}
+    assert (await current_space(house, caller.workspace_id)).indexed == {
+        long.thread_id: Indexed(LEAST)
+    }
 
 
 async def test_an_index_that_is_there_is_not_wanted_again(house: Engine) -> None:
@@ -174,7 +177,7 @@ async def test_in_a_large_workspace_a_search_takes_the_index_of_what_it_is_in(
 
     assert await index_names(house) == sorted([name_of(inside), whole])
     indexed = (await current_space(house, caller.workspace_id)).indexed
-    assert indexed == {None: 2 * MANY, inside.thread_id: MANY}
+    assert indexed == {None: Indexed(2 * MANY, shared=0.5), inside.thread_id: Indexed(MANY)}
     of_thread = await plan(house, inside, Filter(thread_id=inside.thread_id))
     of_all = await plan(house, caller, Filter())
     assert name_of(inside) in of_thread
@@ -321,9 +324,35 @@ async def test_an_erased_thread_leaves_no_index(house: Engine) -> None:
     assert await index_names(house) == []
 
 
+async def test_an_index_of_what_is_mostly_not_in_sight_is_left_aside(house: Engine) -> None:
+    """What a caller does not see is a filter to an index, which would lose the right answers."""
+    caller = await new_caller(house)
+    inside, _ = await filled(house, caller, MANY)
+    for number in range(MANY):
+        await save(house, caller, Save(f"of everybody {number}"))
+    await look_after(house, caller, least=MANY)
+    whole = f"near_{caller.workspace_id.hex}_1"
+    assert whole in await plan(house, caller, Filter())
+    assert whole not in await plan(house, replace(caller, is_visiting=True), Filter())
+    of_thread = Filter(thread_id=inside.thread_id)
+    assert name_of(inside) in await plan(house, inside, of_thread)
+    assert name_of(inside) not in await plan(house, caller, of_thread)
+
+    await keep(house, inside, "one more of the thread's than of everybody's")
+    house.spaces.drop(caller.workspace_id)
+
+    assert whole not in await plan(house, caller, Filter())
+    async with house.pool.everywhere() as db:
+        await db.execute("DELETE FROM vector_index")
+        wanted = await vector_indexes.wanted(db, least=MANY, least_in_thread=MANY)
+    assert [each.thread_id for each in wanted] == [inside.thread_id]
+
+
 async def test_an_erased_workspace_leaves_no_index(house: Engine) -> None:
     caller = await new_caller(house)
     await filled(house, caller, LEAST)
+    for number in range(LEAST):
+        await save(house, caller, Save(f"of everybody {number}"))
     await look_after(house, caller, least=LEAST)
     assert len(await index_names(house)) == 2
     workspace_id = caller.workspace_id

@@ -12,6 +12,7 @@ from recollect.engine.save import Save, save
 from recollect.engine.spaces import current_space, drop_vectors
 from recollect.models.registry import Embedders
 from recollect.store import links, vector_indexes, vectors
+from recollect.store.generations import Indexed
 from recollect.store.vectors import Point
 from recollect.worker import Worker
 from tests.support.clock import Clock
@@ -38,19 +39,19 @@ async def fill(engine: Engine, caller: Caller, count: int) -> list[Ref]:
 async def near(
     engine: Engine, caller: Caller, text: str, wanted: Filter, *, is_indexed: bool
 ) -> list[str]:
-    point = Point(1, pseudo_random(text, DIMENSION), {None: 1} if is_indexed else {})
+    point = Point(1, pseudo_random(text, DIMENSION), {None: Indexed(1)} if is_indexed else {})
     async with engine.reading(caller) as db:
         found = await vectors.candidates(db, caller, point, wanted, limit=10, now=engine.now())
     return [str(each.id) for each in found]
 
 
 def test_a_search_considers_more_places_in_a_larger_workspace_and_for_a_deeper_list() -> None:
-    assert (
-        vectors.effort(indexed=5_000, limit=10) == vectors.effort(indexed=20_000, limit=10) == 150
-    )
-    assert vectors.effort(indexed=400_000, limit=10) == 2 * vectors.effort(100_000, limit=10)
-    assert vectors.effort(indexed=20_000, limit=300) == 600
-    assert vectors.effort(indexed=10**9, limit=10) == 1_000
+    assert vectors.effort(Indexed(5_000), limit=10) == 150
+    assert vectors.effort(Indexed(20_000), limit=10) == 150
+    assert vectors.effort(Indexed(400_000), limit=10) == 2 * vectors.effort(Indexed(100_000), 10)
+    assert vectors.effort(Indexed(20_000), limit=300) == 600
+    assert vectors.effort(Indexed(10**9), limit=10) == 1_000
+    assert vectors.effort(Indexed(20_000, shared=0.5), limit=10) == 300
 
 
 async def test_a_large_workspace_is_indexed_and_finds_what_the_exact_scan_finds(
@@ -68,7 +69,9 @@ async def test_a_large_workspace_is_indexed_and_finds_what_the_exact_scan_finds(
         await index_vectors(engine, large.workspace_id, no_beat, LEAST)
         clock.advance(timedelta(seconds=3))
 
-        assert (await current_space(engine, large.workspace_id)).indexed == {None: MANY - 20}
+        assert (await current_space(engine, large.workspace_id)).indexed == {
+            None: Indexed(MANY - 20)
+        }
         assert not (await current_space(engine, small.workspace_id)).indexed
         forgotten = {str(ref.id) for ref in refs[:20]}
         for number in range(20):

@@ -17,7 +17,7 @@ from recollect.engine.owed import EVERYTHING, Owed, Owing
 from recollect.errors import Unavailable
 from recollect.models.embed import Embedder, Identity, Purpose, Vector
 from recollect.store import chunks, generations, jobs, vector_indexes, vectors
-from recollect.store.generations import Generation, Space
+from recollect.store.generations import Generation, Indexed, Space
 from recollect.store.jobs import NewJob
 from recollect.store.pool import Db
 from recollect.store.vectors import Point
@@ -47,8 +47,10 @@ class Embedded:
     identity: Identity
     vector: Vector
     fingerprint: Vector | None = None
-    # How many each index held when it was embedded; without one the search is exact.
-    indexed: Mapping[ThreadId | None, int] = field(default_factory=dict[ThreadId | None, int])
+    # The indexes there were when it was embedded; without one the search is exact.
+    indexed: Mapping[ThreadId | None, Indexed] = field(
+        default_factory=dict[ThreadId | None, Indexed]
+    )
 
     def belongs_to(self, generation: Generation) -> bool:
         """Whether this vector lives in that generation's space."""

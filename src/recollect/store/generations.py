@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -24,6 +25,13 @@ class Generation:
     state: str
 
 
+class Indexed(NamedTuple):
+    """A vector index: how many memories it holds, about, and which share all that search it see."""
+
+    size: int
+    shared: float = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """What a workspace embeds with: its choice of embedder, and its generations in use."""
@@ -31,9 +39,11 @@ class Space:
     embedder: str | None
     serving: Generation | None
     filling: Generation | None
-    # How many memories each vector index of the serving generation holds, about, by the thread that
-    # it is of; None is the whole workspace.
-    indexed: Mapping[ThreadId | None, int] = field(default_factory=dict[ThreadId | None, int])
+    # The vector indexes of the serving generation, by the thread they are of; None is the whole
+    # workspace.
+    indexed: Mapping[ThreadId | None, Indexed] = field(
+        default_factory=dict[ThreadId | None, Indexed]
+    )
 
 
 _EMBEDDER = "SELECT embedder FROM workspace WHERE id = %(workspace_id)s"
@@ -56,28 +66,27 @@ async def space(db: Db, workspace_id: WorkspaceId) -> Space:
     return Space(row[0] if row else None, serving, by_state.get("filling"), indexed)
 
 
+# Of a workspace's index its members see what is everybody's; of a thread's, all that is in it.
 _INDEXED = """
-    SELECT thread_id, greatest(1, (
-        SELECT sum(documents) FROM word_tally WHERE workspace_id = %(workspace_id)s
-    ))::bigint
-    FROM vector_index
-    WHERE workspace_id = %(workspace_id)s AND generation = %(generation)s AND is_ready
-        AND thread_id IS NULL
-    UNION ALL
-    SELECT i.thread_id, greatest(1, sum(t.documents))::bigint
+    SELECT i.thread_id, greatest(1, sum(t.documents))::bigint,
+        CASE WHEN i.thread_id IS NULL
+            THEN coalesce(sum(t.documents) FILTER (WHERE t.place = i.workspace_id), 0)::float8
+                / greatest(1, sum(t.documents))
+            ELSE 1 END
     FROM vector_index i
-    LEFT JOIN word_tally t ON t.workspace_id = i.workspace_id AND t.place = i.thread_id
+    LEFT JOIN word_tally t
+        ON t.workspace_id = i.workspace_id AND (i.thread_id IS NULL OR t.place = i.thread_id)
     WHERE i.workspace_id = %(workspace_id)s AND i.generation = %(generation)s AND i.is_ready
-        AND i.thread_id IS NOT NULL
     GROUP BY i.thread_id
 """
 
 
 async def _indexed(
     db: Db, workspace_id: WorkspaceId, generation: int
-) -> dict[ThreadId | None, int]:
+) -> dict[ThreadId | None, Indexed]:
     values = {"workspace_id": workspace_id, "generation": generation}
-    return dict(await (await db.execute(_INDEXED, values)).fetchall())
+    rows = await (await db.execute(_INDEXED, values)).fetchall()
+    return {thread_id: Indexed(size, shared) for thread_id, size, shared in rows}
 
 
 # Taken by every save, so that the switch, which takes it FOR UPDATE, waits for saves under way.

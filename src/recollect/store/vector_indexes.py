@@ -11,6 +11,7 @@ from psycopg.errors import DiskFull, OutOfMemory
 
 from recollect.domain import ThreadId, WorkspaceId
 from recollect.store.pool import Db, Pool, is_pooled
+from recollect.store.vectors import LEAST_SHARED
 
 # Up to here an index can hold the vectors; beyond, the exact scan serves.
 MOST_DIMENSIONS = 4_000
@@ -26,7 +27,9 @@ _LARGE = """
     SELECT tally.workspace_id, g.number, g.dimension, tally.documents >= %(dense)s, i.name,
         tally.place
     FROM (
-        SELECT workspace_id, place, sum(documents) AS documents FROM word_tally
+        SELECT workspace_id, place, sum(documents) AS documents,
+            sum(documents) FILTER (WHERE place = workspace_id) AS shared
+        FROM word_tally
         GROUP BY GROUPING SETS ((workspace_id), (workspace_id, place))
         HAVING sum(documents) >= least(%(least)s, %(least_in_thread)s)
     ) AS tally
@@ -38,6 +41,7 @@ _LARGE = """
     WHERE g.dimension <= %(most_dimensions)s
         AND CASE
             WHEN tally.place IS NULL THEN tally.documents >= %(least)s
+                AND tally.shared >= %(least_shared)s * tally.documents
             ELSE t.id IS NOT NULL AND tally.documents >= %(least_in_thread)s
         END
         AND (i.is_ready IS NOT TRUE OR (tally.documents >= %(dense)s AND NOT i.is_dense))
@@ -70,6 +74,7 @@ async def wanted(db: Db, *, least: int, least_in_thread: int) -> list[Wanted]:
         "least": least,
         "least_in_thread": least_in_thread,
         "dense": _DENSE_FROM,
+        "least_shared": LEAST_SHARED,
         "most_dimensions": MOST_DIMENSIONS,
     }
     rows = await (await db.execute(_LARGE, values)).fetchall()

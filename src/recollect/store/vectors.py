@@ -24,6 +24,7 @@ from recollect.domain import (
 )
 from recollect.store import jobs
 from recollect.store.arrays import IdArray
+from recollect.store.generations import Indexed
 from recollect.store.memories import COLUMNS, MATCHES, matching, memory_from_row
 from recollect.store.pool import Db
 from recollect.store.visible import VISIBLE, visible_to
@@ -123,12 +124,14 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where to look: a vector, its generation, and how many each of its indexes here holds."""
+    """Where to look: a vector, its generation, and the indexes there are of it here."""
 
     generation: int
     vector: NDArray[np.float32]
     # By thread; None is the whole workspace. What is not in it has no index.
-    indexed: Mapping[ThreadId | None, int] = field(default_factory=dict[ThreadId | None, int])
+    indexed: Mapping[ThreadId | None, Indexed] = field(
+        default_factory=dict[ThreadId | None, Indexed]
+    )
 
 
 _IN_ORDER = """
@@ -219,6 +222,8 @@ _READ_ON = """
 _LEAST_EFFORT = 150
 _MOST_EFFORT = 1_000  # more the index does not take
 _EFFORT_AT_100_000 = 300
+# Where everybody sees less of what an index holds, the search is exact: slower, and right.
+LEAST_SHARED = 0.5
 
 
 async def candidates(
@@ -305,8 +310,8 @@ async def _prepared(
     answer: LiteralString,
 ) -> sql.SQL | sql.Composed:
     """The statement that finds what is near, by the index where that loses nothing."""
-    indexed = _indexed(point, wanted, view)
-    if not indexed:
+    indexed = _index_for(caller, point, wanted, view)
+    if indexed is None:
         return sql.SQL(f"{_exact(wanted)} {answer}")
     await db.execute(_READ_ON, {"effort": effort(indexed, limit)})
     return sql.SQL(f"{_BY_INDEX} {answer}").format(
@@ -318,11 +323,18 @@ async def _prepared(
     )
 
 
-def _indexed(point: Point, wanted: Filter, view: View) -> int:
-    """How many the index holds that has all that is wanted and nothing else; 0 without one."""
-    if view != CURRENT or not (wanted.is_open or wanted.is_of_thread_alone):
-        return 0
-    return point.indexed.get(wanted.thread_id, 0)
+def _index_for(caller: Caller, point: Point, wanted: Filter, view: View) -> Indexed | None:
+    """The index that holds what is wanted and little that the caller does not see, if there is one.
+
+    What it holds beyond that is a filter to it, and under a filter an index loses answers: what
+    everybody sees must be half of a workspace's, and a thread's is for who is in the thread.
+    """
+    if view != CURRENT or caller.is_visiting:
+        return None
+    if wanted.is_open or (wanted.is_of_thread_alone and wanted.thread_id == caller.thread_id):
+        found = point.indexed.get(wanted.thread_id)
+        return found if found and found.shared >= LEAST_SHARED else None
+    return None
 
 
 def _within(wanted: Filter) -> sql.SQL | sql.Composed:
@@ -331,10 +343,14 @@ def _within(wanted: Filter) -> sql.SQL | sql.Composed:
     return _OF_THREAD.format(thread_id=sql.Literal(wanted.thread_id))
 
 
-def effort(indexed: int, limit: int) -> int:
-    """The places to consider: they grow with the square root of how many the index holds."""
-    by_size = round(_EFFORT_AT_100_000 * sqrt(indexed / 100_000))
-    return min(max(2 * limit, by_size, _LEAST_EFFORT), _MOST_EFFORT)
+def effort(indexed: Indexed, limit: int) -> int:
+    """The places to consider: they grow with the square root of how many the index holds.
+
+    Where some of what it holds is not in sight there are more, so that as many are.
+    """
+    by_size = _EFFORT_AT_100_000 * sqrt(indexed.size / 100_000)
+    in_sight = max(2 * limit, by_size, _LEAST_EFFORT)
+    return min(round(in_sight / indexed.shared), _MOST_EFFORT)
 
 
 def _exact(wanted: Filter) -> LiteralString:
