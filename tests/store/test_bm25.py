@@ -77,6 +77,10 @@ def test_a_word_is_worth_what_the_plain_formula_says(
     assert scores.tolist() == pytest.approx(
         sorted((sum(expected[IDS.index(each)]) for each in having), reverse=True)
     )
+    for most in range(1, len(worth)):
+        few, their_scores = worth.best(most)
+        assert few.tolist() == ids[:most].tolist()
+        assert their_scores.tolist() == scores[:most].tolist()
 
 
 @given(queries, said_of_texts, st.sampled_from(TERMS))

