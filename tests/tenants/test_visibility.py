@@ -288,7 +288,7 @@ async def seen_by(engine: Engine, caller: Caller, house: House, way: int) -> set
             case 6:
                 leads = await words.leads(db, caller, [["same"]], ANY, limit=100, now=now)
                 near = [Candidate(each, 0.0) for each in every]
-                matches = await words.around(db, caller, leads, near, None, now=now)
+                matches = await words.around(db, caller, leads, near, now=now)
                 assert {each.id for each in leads.seen} == {each.id for each in matches}
                 return {each.id for each in matches}
             case 7:

@@ -265,7 +265,7 @@ class _Quest:
         return lists
 
     async def _near(self) -> tuple[list[Candidate], float]:
-        """Those near in meaning, and how near any memory is on average."""
+        """Those near in meaning, how near the leads are, and how near any memory is on average."""
         if self._asked is None:
             return [], 0.0
         return await vectors.candidates_beside_typical(
@@ -273,6 +273,7 @@ class _Quest:
             self._caller,
             self._asked.point,
             self._ask.wanted,
+            [each.id for each in self._leads.seen],
             limit=_DEPTH,
             now=self._now,
             view=self._ask.view,
@@ -280,13 +281,11 @@ class _Quest:
 
     async def _matches(self, near: Sequence[Candidate]) -> list[Match]:
         """The best by words, and those near in meaning with what their words are worth."""
-        point = self._asked.point if self._asked else None
         found = await words.around(
             self._db,
             self._caller,
             self._leads,
             near,
-            point,
             phrases=self._query.phrases,
             now=self._now,
             view=self._ask.view,
@@ -299,7 +298,7 @@ class _Quest:
             self._caller,
             fragments,
             self._ask.wanted,
-            point,
+            self._asked.point if self._asked else None,
             limit=_DEPTH,
             now=self._now,
             view=self._ask.view,

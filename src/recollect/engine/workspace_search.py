@@ -110,12 +110,14 @@ async def _memories(
     depth: int,
 ) -> list[Result]:
     now = engine.now()
+    leads = await words.leads(db, caller, query.words, wanted, limit=depth, now=now)
     near: list[Candidate] = []
     if asked:
-        near = await vectors.candidates(db, caller, asked.point, wanted, limit=depth, now=now)
-    point = asked.point if asked else None
-    leads = await words.leads(db, caller, query.words, wanted, limit=depth, now=now)
-    matches = await words.around(db, caller, leads, near, point, now=now)
+        leading = [each.id for each in leads.seen]
+        near, _ = await vectors.candidates_beside_typical(
+            db, caller, asked.point, wanted, leading, limit=depth, now=now
+        )
+    matches = await words.around(db, caller, leads, near, now=now)
     cosines = {each.id: each.cosine for each in matches if each.cosine is not None}
     scores = _scores(cosines, {each.id: each.coverage for each in matches}, asked)
     known = await memories.find_all(db, caller, list(scores), now)

@@ -436,20 +436,16 @@ async def around(
     caller: Caller,
     found: Leads,
     near: Sequence[Candidate],
-    point: Point | None,
     *,
     phrases: Sequence[str] = (),
     now: datetime,
     view: View = CURRENT,
 ) -> list[Match]:
-    """The leads and those that are near `point`, each with what was said around it; in no order.
+    """The leads and those found by meaning, each with what was said around it; in no order.
 
-    Those near are looked at whether or not a word of theirs matches.
+    The latter are looked at whether or not a word of theirs matches. What is said of how near a
+    lead is, is taken over.
     """
-    cosines = {each.id: each.cosine for each in near}
-    unknown = [each.id for each in found.seen if each.id not in cosines]
-    if point and unknown:
-        cosines |= await vectors.cosines(db, caller.workspace_id, point, unknown)
     leading = {each.id for each in found.seen}
     values = {
         "ids": IdArray([each.id for each in near if each.id not in leading]),
@@ -458,7 +454,7 @@ async def around(
         **visible_to(caller, now, view),
     }
     seen = [*found.seen, *(await _LOOK.run(db, values, args_row(Seen)))]
-    return _weighed(found, seen, cosines)
+    return _weighed(found, seen, {each.id: each.cosine for each in near})
 
 
 def _weighed(found: Leads, seen: Sequence[Seen], cosines: Mapping[MemoryId, float]) -> list[Match]:
