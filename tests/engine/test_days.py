@@ -64,6 +64,16 @@ def test_what_is_no_date_for_certain_names_no_day(question: str) -> None:
     assert span(question) == []
 
 
+def test_letters_are_read_in_either_case_and_odd_ones_are_no_letters_of_a_month() -> None:
+    assert span("ON 5 MÄRZ 2023") == [("2023-03-05", "2023-03-05")]
+    assert span("TWO WEEKS AGO, OR LAST SUNDAY") == [
+        ("2026-11-01", "2026-11-07"),
+        ("2026-11-15", "2026-11-15"),
+    ]
+    # To an expression that ignores case these are an "s" and an "i".
+    assert span("on 5 auguſt 2023, 5 APRİL 2023 or last ſunday") == []
+
+
 def test_figures_that_leave_open_which_is_the_month_are_read_both_ways() -> None:
     assert span("on 05/08/2023") == [("2023-08-05", "2023-08-05"), ("2023-05-08", "2023-05-08")]
     assert span("on 05/18/2023") == [("2023-05-18", "2023-05-18")]

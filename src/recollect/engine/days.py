@@ -63,7 +63,7 @@ _TIME = re.compile(
         | (?:last|on|this)\ (?P<weekday>{"|".join(_WEEKDAYS)})
     )\b(?![-./]\d)
     """,
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
 # A question that has neither a year nor one of these names no day, and is spared the rest.
 _WORD = re.compile(rf"{_YEAR}|[^\W\d_]+")
@@ -115,8 +115,9 @@ NO_DAYS = Meant()
 
 def days_meant(question: str, asked_at: datetime) -> Meant:
     """The days that a question names; what it tells from today, from the day it was asked."""
-    question = question[:_READ]
-    words = _WORD.findall(question.lower())
+    # Not by `re.IGNORECASE`, to which an old "ſ" is an "s" that no table here knows.
+    question = question[:_READ].lower()
+    words = _WORD.findall(question)
     if not any(word in _TELLING or word.isdigit() for word in words):
         return NO_DAYS
     zone = asked_at.tzinfo or UTC
@@ -152,7 +153,7 @@ def _days(found: re.Match[str], today: date) -> Iterator[Days]:
         day = found["day"] or found["day2"]
         year = found["year"] or found["year2"] or found["year3"]
         readings = [
-            _dated(int(year) if year else None, _MONTH_OF[month.lower()], int(day) if day else None)
+            _dated(int(year) if year else None, _MONTH_OF[month], int(day) if day else None)
         ]
     elif found["year4"]:
         year = int(found["year4"])
@@ -177,20 +178,20 @@ def _dated(year: int | None, month: int, day: int | None = None) -> Days | None:
 def _told_from(found: re.Match[str], today: date) -> Days:
     """Yesterday, last week, two months ago, ..."""
     if found["near"]:
-        words = found["near"].lower().split()
+        words = found["near"].split()
         return _single(today, -len(words) // 2 if len(words) > 1 else -(words == ["yesterday"]))
     if found["weekday"]:
-        back = (today.weekday() - _WEEKDAYS.index(found["weekday"].lower())) % 7
+        back = (today.weekday() - _WEEKDAYS.index(found["weekday"])) % 7
         return _single(today, -(back or 7))
     if found["ago"]:
-        length = _LENGTHS[found["agos"].lower()]
+        length = _LENGTHS[found["agos"]]
         middle = _back(today, _number(found["ago"]) * length)
         # "Two months ago" is about so long ago: as uncertain as what it is told in.
         return Days(_back(middle, length // 2), _back(middle, -(length // 2)))
     if found["past"]:
-        length = _number(found["past"]) * _LENGTHS[found["units"].lower()]
+        length = _number(found["past"]) * _LENGTHS[found["units"]]
         return Days(_back(today, length), today)
-    return _span(found["span"].lower(), found["unit"].lower(), today)
+    return _span(found["span"], found["unit"], today)
 
 
 def _span(which: str, unit: str, today: date) -> Days:
@@ -223,5 +224,5 @@ def _back(day: date, days: int) -> date:
 
 
 def _number(text: str) -> int:
-    word = text.lower().removesuffix(" of").split()[-1]
+    word = text.removesuffix(" of").split()[-1]
     return _NUMBERS.get(word) or int(word)
