@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from recollect.domain import MemoryId, ThreadId
 from recollect.engine.evidence import (
+    LEAST_COSINE,
     Clue,
     Traits,
     addressed,
@@ -58,6 +59,13 @@ def test_words_and_meaning_count_alike() -> None:
 
 def test_a_memory_without_a_vector_is_not_held_back_by_that() -> None:
     assert order(clue(1, cosine=None, words=10.0), clue(2, cosine=0.5, words=5.0)) == [1, 2]
+
+
+def test_where_all_are_about_as_near_their_company_decides() -> None:
+    ana = clue(1, speaker="Ana", cosine=0.60)
+    ben = clue(2, speaker="Ben", cosine=0.63)
+
+    assert order(ana, ben, question="What does Ana drink?", typical=0.615) == [1, 2]
 
 
 def test_one_strong_hit_lifts_its_conversation() -> None:
@@ -168,11 +176,12 @@ def test_ordering_loses_and_repeats_nothing(
     )
 
 
-# Numbers as models and BM25 make them: with the smallest floats there are, a product is not exact.
+# Numbers as models and BM25 make them: with the smallest floats there are, a product is not exact;
+# and where nothing is near, how near it is says nothing.
 real_clues = clues.filter(
-    lambda found: all(
-        (each.words == 0 or each.words > 1e-6) and (not each.cosine or abs(each.cosine) > 1e-6)
-        for each in found
+    lambda found: (
+        all(each.words == 0 or each.words > 1e-6 for each in found)
+        and any((each.cosine or 0.0) >= 2 * LEAST_COSINE for each in found)
     )
 )
 

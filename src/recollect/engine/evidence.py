@@ -18,6 +18,9 @@ from recollect.engine.days import NO_DAYS, Meant
 SHARE = 0.3
 # Of two memories about as good, the newer goes first; so far apart they are about as good.
 CLOSE = 0.15
+# A cosine that rises less than this says nothing: not above zero, where the candidate is dropped
+# unless its words speak for it, nor above the typical one, as where all memories are much alike.
+LEAST_COSINE = 0.15
 
 
 class Traits(NamedTuple):
@@ -64,11 +67,13 @@ def weigh(
     `meant` are the days that the question names.
 
     Words are a share of the best score, meaning is how far the cosine rises from the typical one
-    towards the best one; so neither depends on the scale of a model or on the size of a text.
-    Without a vector the words stand for both.
+    towards the best one; so neither depends on the scale of a model or on the size of a text. Where
+    all are about as near, a hair's breadth is not made into everything. Without a vector the words
+    stand for both.
     """
     most = max((clue.words for clue in clues), default=0.0)
     nearest = max((clue.cosine for clue in clues if clue.cosine is not None), default=typical)
+    rise = max(nearest - typical, LEAST_COSINE)
 
     def by_words(clue: Clue) -> float:
         return clue.words / most if most > 0 else 0.0
@@ -76,7 +81,7 @@ def weigh(
     def by_meaning(clue: Clue) -> float:
         if clue.cosine is None:
             return by_words(clue)
-        return (clue.cosine - typical) / (nearest - typical) if nearest > typical else 0.0
+        return (clue.cosine - typical) / rise
 
     words_of_thread = _best_of_thread(clues, by_words)
     meaning_of_thread = _best_of_thread(clues, by_meaning)

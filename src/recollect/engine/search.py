@@ -21,6 +21,7 @@ from recollect.engine import spaces
 from recollect.engine.core import Engine
 from recollect.engine.days import days_meant
 from recollect.engine.evidence import (
+    LEAST_COSINE,
     Clue,
     Traits,
     addressed,
@@ -52,8 +53,7 @@ _NEWEST = 256
 # How many of the first are compared with one another.
 _CURATED = 20
 
-# A candidate is dropped when neither its meaning nor its own words reach this.
-LEAST_COSINE = 0.15
+# A candidate is dropped when neither its own words reach this nor its meaning `LEAST_COSINE`.
 LEAST_COVERAGE = 0.3
 # With so many of the question's words in one memory, something was found whatever the vectors say.
 ENOUGH_COVERAGE = 0.5

@@ -471,7 +471,9 @@ async def test_a_question_that_names_a_day_finds_first_what_was_said_on_it(
     tools: Surface, embedder: StubEmbedder, query: str, arguments: Object, day: int
 ) -> None:
     said = {f"Ana went climbing, entry {number}": number for number in (10, 11, 12, 20, 51, 59)}
-    embedder.table = {text: at_cosine(1.0) for text in (*said, query)}
+    # All about as near: a hair's breadth of meaning does not outweigh the day.
+    embedder.table = {text: at_cosine(1 - number / 2000) for text, number in said.items()}
+    embedder.table[query] = at_cosine(1.0)
     for text, number in said.items():
         at = datetime(2025, 12, 31, 12, tzinfo=UTC) + timedelta(days=number)
         await remember(tools, text, said_at=at.isoformat())
