@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from psycopg import sql
 
 from recollect.domain import CURRENT, HISTORY, Caller, Filter, MemoryId, Ref, Scope, ThreadId, View
 from recollect.engine.core import Engine
@@ -28,6 +27,7 @@ from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder, pseudo_random
 from tests.support.house import new_caller, open_house
+from tests.support.plans import explained
 from tests.support.tools import rows
 
 pytestmark = pytest.mark.anyio
@@ -108,10 +108,12 @@ async def plan(engine: Engine, inside: Caller, wanted: Filter, view: View = CURR
     asked = await point(engine, inside, "question", is_indexed=True)
     async with engine.reading(inside) as db:
         await db.execute(BY_INDEX)
-        query = await vectors._prepared(db, inside, asked, wanted, 10, view, vectors._WHOLE)
-        values = vectors._values(inside, asked, wanted, 10, engine.now(), view)
-        lines = await (await db.execute(sql.SQL("EXPLAIN ") + query, values)).fetchall()
-    return "\n".join(line for (line,) in lines)
+        with explained() as plans:
+            await vectors.candidates(
+                db, inside, asked, wanted, limit=10, now=engine.now(), view=view
+            )
+    [found] = plans
+    return found.text
 
 
 async def index_names(engine: Engine) -> list[str]:
@@ -211,13 +213,35 @@ async def test_a_plan_that_is_kept_knows_how_few_are_asked_for(house: Engine) ->
     inside, _ = await filled(house, caller, LEAST)
     await look_after(house, caller)
     asked = await point(house, inside, "question", is_indexed=True)
+    wanted = Filter(thread_id=inside.thread_id)
 
     async with house.reading(inside) as db:
-        query = await vectors._prepared(
-            db, inside, asked, Filter(thread_id=inside.thread_id), 7, CURRENT, vectors._WHOLE
-        )
+        with explained() as plans:
+            await vectors.candidates(db, inside, asked, wanted, limit=7, now=house.now())
 
-    assert "LIMIT 7" in query.as_string()
+    assert "LIMIT 7" in plans[0].query
+
+
+async def test_an_index_is_searched_with_the_effort_that_its_size_asks_for(house: Engine) -> None:
+    """The statement sets it itself, before it reads the first row."""
+    caller = await new_caller(house)
+    inside, _ = await filled(house, caller, LEAST)
+    await look_after(house, caller)
+    asked = await point(house, inside, "question", is_indexed=True)
+    wanted = Filter(thread_id=inside.thread_id)
+
+    async with house.reading(inside) as db:
+        await db.execute(BY_INDEX)
+        with explained("ANALYZE") as plans:
+            found = await vectors.candidates(db, inside, asked, wanted, limit=10, now=house.now())
+        settings = await db.execute(
+            "SELECT current_setting('hnsw.ef_search'), current_setting('hnsw.iterative_scan')"
+        )
+        assert await settings.fetchone() == ("150", "relaxed_order")
+
+    assert len(found) == 10
+    [order] = [number for number, line in enumerate(plans[0].lines) if "One-Time Filter" in line]
+    assert "near_" in plans[0].lines[order + 1 :][0] + plans[0].lines[order + 2 :][0]
 
 
 async def test_the_index_of_a_thread_finds_what_the_exact_scan_finds(house: Engine) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import TupleRow
 
 from recollect.store.pool import Db, Pool
 
@@ -66,6 +65,24 @@ _BY_INDEX = """
 """
 
 
+# What the connections that are listened to have said.
+_HEARD: dict[int, list[str]] = {}
+
+
+def _listening(kind: Any) -> Any:
+    class Listening(kind):
+        async def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
+            if id(self.connection) in _HEARD:
+                _HEARD[id(self.connection)].append(_plain(self, query))
+            return await kind.execute(self, query, *arguments, **options)
+
+    return Listening
+
+
+# What is run as `Numbered` names its own kind of cursor.
+psycopg.AsyncRawCursor = _listening(psycopg.AsyncRawCursor)
+
+
 class WatchedPool(Pool):
     """As any pool; `heard` has a line for each statement, and for each table or index touched."""
 
@@ -83,10 +100,12 @@ class WatchedPool(Pool):
             await psycopg.AsyncCursor(db).execute(_BY_INDEX)
             before = await self._touched(db)
             self.heard.append(f"BEGIN {_ID.sub('<id>', begin.as_string(db))}")
-            db.cursor_factory = self._listening()
+            db.cursor_factory = _listening(psycopg.AsyncCursor)
+            _HEARD[id(db)] = self.heard
             try:
                 yield db
             finally:
+                del _HEARD[id(db)]
                 db.cursor_factory = psycopg.AsyncCursor
             after = await self._touched(db)
             touched = {name: after[name] - before[name] for name in sorted(after)}
@@ -99,16 +118,6 @@ class WatchedPool(Pool):
                 names, oids, kinds = zip(*await cursor.fetchall(), strict=True)
                 self._watched = {"names": list(names), "oids": list(oids), "kinds": list(kinds)}
             return dict(await (await cursor.execute(_TOUCHED, self._watched)).fetchall())
-
-    def _listening(self) -> type[psycopg.AsyncCursor[TupleRow]]:
-        heard = self.heard
-
-        class Listening(psycopg.AsyncCursor[Any]):
-            async def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
-                heard.append(_plain(self, query))
-                return await super().execute(query, *arguments, **options)
-
-        return Listening
 
 
 def _plain(cursor: psycopg.AsyncCursor[Any], query: str | sql.Composable) -> str:

@@ -36,7 +36,7 @@ from recollect.engine.core import Engine
 from recollect.engine.save import content_digest
 from recollect.models.registry import Embedders
 from recollect.store import identity, links, memories, projects, threads, vectors, words
-from recollect.store.vectors import Candidate, Point
+from recollect.store.vectors import Point
 from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder, pseudo_random
@@ -286,11 +286,11 @@ async def seen_by(engine: Engine, caller: Caller, house: House, way: int) -> set
                 matches = await words.search(db, caller, [["same"]], ANY, limit=100, now=now)
                 return {each.id for each in matches}
             case 6:
-                leads = await words.leads(db, caller, [["same"]], ANY, limit=100, now=now)
-                near = [Candidate(each, 0.0) for each in every]
-                matches = await words.around(db, caller, leads, near, now=now)
-                assert {each.id for each in leads.seen} == {each.id for each in matches}
-                return {each.id for each in matches}
+                point = Point(1, pseudo_random("anything", DIMENSION))
+                leads = await words.leads(db, caller, [["same"]], ANY, limit=1, now=now)
+                around = await words.around(db, caller, leads, point, ANY, limit=100, now=now)
+                assert {each.id for each in leads.seen} <= {each.id for each in around.matches}
+                return {each.id for each in around.matches}
             case 7:
                 steps = await links.follow(db, caller, every, ANY, most=500, now=now)
                 ends = {step.end_id for step in steps}

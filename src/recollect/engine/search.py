@@ -38,7 +38,6 @@ from recollect.engine.words import Query, query_terms
 from recollect.errors import Invalid, Unavailable
 from recollect.store import links, memories, threads, vectors, words
 from recollect.store.pool import Db
-from recollect.store.vectors import Candidate
 from recollect.store.words import Leads, Match
 from recollect.tasks import both
 
@@ -240,8 +239,7 @@ class _Quest:
     async def lists(self) -> _Lists:
         """Candidates by meaning and words, both in the order of the evidence, and by links."""
         self._home = await _home(self._db, self._caller, self._ask.thread)
-        near, self._typical = await self._near()
-        clues = await self._clues(await self._matches(near))
+        clues = await self._clues(await self._matches())
         confidence = self._confidence(clues)
         if not self._is_promising(clues):
             return _Lists(confidence=confidence)
@@ -264,29 +262,17 @@ class _Quest:
         await self._follow(lists)
         return lists
 
-    async def _near(self) -> tuple[list[Candidate], float]:
-        """Those near in meaning, how near the leads are, and how near any memory is on average."""
-        if self._asked is None:
-            return [], 0.0
-        return await vectors.candidates_beside_typical(
-            self._db,
-            self._caller,
-            self._asked.point,
-            self._ask.wanted,
-            [each.id for each in self._leads.seen],
-            limit=_DEPTH,
-            now=self._now,
-            view=self._ask.view,
-        )
-
-    async def _matches(self, near: Sequence[Candidate]) -> list[Match]:
+    async def _matches(self) -> list[Match]:
         """The best by words, and those near in meaning with what their words are worth."""
-        found = await words.around(
+        point = self._asked.point if self._asked else None
+        found, self._typical = await words.around(
             self._db,
             self._caller,
             self._leads,
-            near,
+            point,
+            self._ask.wanted,
             phrases=self._query.phrases,
+            limit=_DEPTH,
             now=self._now,
             view=self._ask.view,
         )
@@ -298,7 +284,7 @@ class _Quest:
             self._caller,
             fragments,
             self._ask.wanted,
-            self._asked.point if self._asked else None,
+            point,
             limit=_DEPTH,
             now=self._now,
             view=self._ask.view,

@@ -22,9 +22,8 @@ from recollect.engine.core import Engine
 from recollect.engine.spaces import Asked
 from recollect.engine.words import Query, query_terms
 from recollect.errors import Invalid
-from recollect.store import chunks, memories, vectors, words
+from recollect.store import chunks, memories, words
 from recollect.store.pool import Db
-from recollect.store.vectors import Candidate
 
 # How far down each list candidates are taken, at the least.
 _DEPTH = 50
@@ -111,13 +110,8 @@ async def _memories(
 ) -> list[Result]:
     now = engine.now()
     leads = await words.leads(db, caller, query.words, wanted, limit=depth, now=now)
-    near: list[Candidate] = []
-    if asked:
-        leading = [each.id for each in leads.seen]
-        near, _ = await vectors.candidates_beside_typical(
-            db, caller, asked.point, wanted, leading, limit=depth, now=now
-        )
-    matches = await words.around(db, caller, leads, near, now=now)
+    point = asked.point if asked else None
+    matches, _ = await words.around(db, caller, leads, point, wanted, limit=depth, now=now)
     cosines = {each.id: each.cosine for each in matches if each.cosine is not None}
     scores = _scores(cosines, {each.id: each.coverage for each in matches}, asked)
     known = await memories.find_all(db, caller, list(scores), now)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from time import monotonic
 from typing import Any, LiteralString, TypeVar
+from uuid import UUID
 
 import psycopg
 from pgvector.psycopg import register_vector_async
@@ -278,12 +279,23 @@ class Numbered:
         row_factory: BaseRowFactory[Row],
         *,
         binary: bool = False,
+        **literals: UUID | int | None,
     ) -> list[Row]:
-        """Every row it finds; `binary` for columns of bytes, which are written out otherwise."""
+        """Every row it finds; `binary` for columns of bytes, which are written out otherwise.
+
+        Literals, named in braces, stand in the text, for indexes whose predicate names them.
+        """
+        query = self._query
+        if literals:
+            query = query.format_map({name: _literal(each) for name, each in literals.items()})
         async with psycopg.AsyncRawCursor(db, row_factory=row_factory) as cursor:
             asked = [values[name] for name in self._names]
-            await cursor.execute(self._query, asked, binary=binary)
+            await cursor.execute(query, asked, binary=binary)
             return await cursor.fetchall()
+
+
+def _literal(value: UUID | int | None) -> str:
+    return f"'{value}'::uuid" if isinstance(value, UUID) else str(value)
 
 
 _NAMED = re.compile(r"%\((\w+)\)s|%%")

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from math import sqrt
 from typing import Any, LiteralString, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pgvector import HalfVector
-from psycopg import sql
-from psycopg.rows import class_row, dict_row, kwargs_row
+from psycopg.rows import BaseRowFactory, args_row, dict_row, kwargs_row
 
 from recollect.domain import (
     CURRENT,
@@ -26,7 +26,7 @@ from recollect.store import jobs
 from recollect.store.arrays import IdArray
 from recollect.store.generations import Indexed
 from recollect.store.memories import COLUMNS, MATCHES, matching, memory_from_row
-from recollect.store.pool import Db
+from recollect.store.pool import Db, Numbered, Row
 from recollect.store.visible import VISIBLE, visible_to
 
 _COPIED = """
@@ -139,9 +139,9 @@ _IN_ORDER = """
     FROM near
     ORDER BY near.distance, near.memory_id
 """
-# The mean over a fixed handful, found by their random ids: over all it would need all of them.
-# Where most are not in sight it makes do with what it meets.
-_TYPICAL = f"""
+# How near any memory is on average: the mean over a fixed handful, found by their random ids. Over
+# all it would need all of them. Where most are not in sight it makes do with what it meets.
+TYPICAL = f"""
     (SELECT coalesce(avg(1 - (sample.embedding <=> %(vector)s)), 0)
      FROM (
         SELECT m.embedding
@@ -156,7 +156,7 @@ _TYPICAL = f"""
      ) AS sample)
 """
 # One by one: a plan that is kept does not know how few they are.
-_COSINES = """
+COSINES = """
     SELECT named.id, 1 - (found.embedding <=> %(vector)s) AS cosine
     FROM unnest(%(ids)s::uuid[]) AS named (id)
     CROSS JOIN LATERAL (
@@ -165,13 +165,6 @@ _COSINES = """
             AND v.generation = %(generation)s
         LIMIT 1
     ) AS found
-"""
-_BESIDE_TYPICAL = f"""
-    SELECT near.memory_id AS id, 1 - near.distance AS cosine, {_TYPICAL} AS typical
-    FROM near
-    UNION ALL
-    SELECT known.id, known.cosine, NULL
-    FROM ({_COSINES}) AS known
 """
 # Of equally near ones the more important comes first, then the newer one. One by one: a plan that
 # is kept does not know how few they are, and joined them by reading the whole workspace.
@@ -208,26 +201,31 @@ _EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST})"
 # Of one conversation, as every search in a chat is: spared the rest of `MATCHES` too.
 _EXACT_IN_THREAD = f"WITH near AS ({_SCANNED} AND m.thread_id = %(thread_id)s {_FIRST})"
 
+
 # By the workspace's own index, or the thread's. Its predicate is proven only by literals, so
 # workspace, generation and thread stand in the text, and so must the dimension. So does the limit:
 # a plan that is kept expected a tenth of a thread to be asked for, and sorted all of it instead.
-# What is not alive is passed over while the index is read on.
-_BY_INDEX = f"""
-    WITH near AS MATERIALIZED (
-        SELECT m.memory_id,
-            (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}}) AS distance
-        FROM memory_vector m
-        WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} {{within}}
-            AND {VISIBLE}
-        ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
-        LIMIT {{limit}}
-    )
-"""
-_OF_THREAD = sql.SQL("AND m.thread_id = {thread_id}")
-_READ_ON = """
-    SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
-        set_config('hnsw.ef_search', %(effort)s::text, true)
-"""
+# What is not alive is passed over while the index is read on; the settings for that are made by a
+# condition that is the same for all rows, and so is tried before the first is read.
+def _by_index(within: LiteralString) -> LiteralString:
+    return f"""
+        WITH near AS MATERIALIZED (
+            SELECT m.memory_id,
+                (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
+                    AS distance
+            FROM memory_vector m
+            WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} {within}
+                AND {VISIBLE}
+                AND (SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true)
+                    || set_config('hnsw.ef_search', %(effort)s::text, true)) IS NOT NULL
+            ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
+            LIMIT {{limit}}
+        )
+    """
+
+
+_BY_INDEX = _by_index("")
+_BY_INDEX_OF_THREAD = _by_index("AND m.thread_id = {thread_id}")
 # How many places of the index a search considers; `python -m bench.growth` shows what share of the
 # exact ten it finds. Deeper lists need more, and larger indexes: of made-up vectors 300 places find
 # .993 of the exact ten among 100,000, 150 find .998 among 10,000; of the real ones of three public
@@ -254,42 +252,16 @@ async def candidates(
     A filter other than of a thread that has an index, or another time than now, is answered
     exactly: under a filter an index loses answers.
     """
-    query = await _prepared(db, caller, point, wanted, limit, view, _IN_ORDER)
-    async with db.cursor(row_factory=class_row(Candidate)) as cursor:
-        await cursor.execute(query, _values(caller, point, wanted, limit, now, view))
-        return await cursor.fetchall()
-
-
-async def candidates_beside_typical(
-    db: Db,
-    caller: Caller,
-    point: Point,
-    wanted: Filter,
-    also: Sequence[MemoryId],
-    *,
-    limit: int,
-    now: datetime,
-    view: View = CURRENT,
-) -> tuple[list[Candidate], float]:
-    """As `candidates`, in no order and with those named in `also`, however near they are.
-
-    And how near to the vector any memory in sight is on average: one statement instead of three.
-    """
-    query = await _prepared(db, caller, point, wanted, limit, view, _BESIDE_TYPICAL)
-    values = _values(caller, point, wanted, limit, now, view) | {"ids": IdArray(also)}
-    rows = await (await db.execute(query, values)).fetchall()
-    found = {memory_id: Candidate(memory_id, cosine) for memory_id, cosine, _ in rows}
-    return list(found.values()), next((row[2] for row in rows if row[2] is not None), 0.0)
+    ask = Ask(caller, point, wanted, limit, now, view)
+    return await ask.answered(db, _IN_ORDER, args_row(Candidate))
 
 
 async def nearest(
     db: Db, caller: Caller, point: Point, wanted: Filter, *, limit: int, now: datetime
 ) -> list[Near]:
     """As `candidates`, with the memories themselves."""
-    query = await _prepared(db, caller, point, wanted, limit, CURRENT, _WHOLE)
-    async with db.cursor(row_factory=kwargs_row(_near)) as cursor:
-        await cursor.execute(query, _values(caller, point, wanted, limit, now, CURRENT))
-        return await cursor.fetchall()
+    ask = Ask(caller, point, wanted, limit, now)
+    return await ask.answered(db, _WHOLE, kwargs_row(_near))
 
 
 async def nearest_beside(
@@ -303,10 +275,8 @@ async def nearest_beside(
     now: datetime,
 ) -> tuple[list[Near], bool]:
     """As `nearest`, and whether a job of that kind waits: one statement instead of two."""
-    query = await _prepared(db, caller, point, wanted, limit, CURRENT, _WHOLE_BESIDE)
-    values = _values(caller, point, wanted, limit, now, CURRENT) | {"kind": job_kind}
-    async with db.cursor(row_factory=dict_row) as cursor:
-        rows = await (await cursor.execute(query, values)).fetchall()
+    ask = Ask(caller, point, wanted, limit, now)
+    rows = await ask.answered(db, _WHOLE_BESIDE, dict_row, kind=job_kind)
     if not rows:
         return [], await jobs.is_waiting(db, caller.workspace_id, job_kind)
     is_waiting = [row.pop("is_waiting") for row in rows]
@@ -317,47 +287,63 @@ def _near(cosine: float, **row: Any) -> Near:
     return Near(memory_from_row(**row), cosine)
 
 
-async def _prepared(
-    db: Db,
-    caller: Caller,
-    point: Point,
-    wanted: Filter,
-    limit: int,
-    view: View,
-    answer: LiteralString,
-) -> sql.SQL | sql.Composed:
-    """The statement that finds what is near, by the index where that loses nothing."""
-    indexed = _index_for(caller, point, wanted, view)
-    if indexed is None:
-        return sql.SQL(f"{_exact(wanted)} {answer}")
-    await db.execute(_READ_ON, {"effort": effort(indexed, limit)})
-    return sql.SQL(f"{_BY_INDEX} {answer}").format(
-        dimension=sql.Literal(len(point.vector)),
-        workspace_id=sql.Literal(caller.workspace_id),
-        generation=sql.Literal(point.generation),
-        within=_within(wanted),
-        limit=sql.Literal(limit),
-    )
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is looked for near a vector, by the index where that loses nothing."""
 
+    caller: Caller
+    point: Point
+    wanted: Filter
+    limit: int
+    now: datetime
+    view: View = CURRENT
 
-def _index_for(caller: Caller, point: Point, wanted: Filter, view: View) -> Indexed | None:
-    """The index that holds what is wanted and little that the caller does not see, if there is one.
+    async def answered(
+        self, db: Db, answer: LiteralString, row_factory: BaseRowFactory[Row], **more: Any
+    ) -> list[Row]:
+        """The rows of an answer, which reads what was found as `near`."""
+        indexed = self._index()
+        values = {
+            "generation": self.point.generation,
+            "vector": HalfVector(self.point.vector),
+            **matching(self.wanted),
+            "limit": self.limit,
+            **visible_to(self.caller, self.now, self.view),
+            **more,
+        }
+        if indexed is None:
+            return await _numbered(_exact(self.wanted), answer).run(db, values, row_factory)
+        values["effort"] = effort(indexed, self.limit)
+        found = _BY_INDEX if self.wanted.thread_id is None else _BY_INDEX_OF_THREAD
+        return await _numbered(found, answer).run(
+            db,
+            values,
+            row_factory,
+            dimension=len(self.point.vector),
+            workspace_id=self.caller.workspace_id,
+            generation=self.point.generation,
+            thread_id=self.wanted.thread_id,
+            limit=self.limit,
+        )
 
-    What it holds beyond that is a filter to it, and under a filter an index loses answers: what
-    everybody sees must be half of a workspace's, and a thread's is for who is in the thread.
-    """
-    if view != CURRENT or caller.is_visiting:
+    def _index(self) -> Indexed | None:
+        """The index that holds what is wanted and little that the caller does not see, if any.
+
+        What it holds beyond that is a filter to it, and under a filter an index loses answers: what
+        everybody sees must be half of a workspace's, and a thread's is for who is in the thread.
+        """
+        wanted, caller = self.wanted, self.caller
+        if self.view != CURRENT or caller.is_visiting:
+            return None
+        if wanted.is_open or (wanted.is_of_thread_alone and wanted.thread_id == caller.thread_id):
+            found = self.point.indexed.get(wanted.thread_id)
+            return found if found and found.shared >= LEAST_SHARED else None
         return None
-    if wanted.is_open or (wanted.is_of_thread_alone and wanted.thread_id == caller.thread_id):
-        found = point.indexed.get(wanted.thread_id)
-        return found if found and found.shared >= LEAST_SHARED else None
-    return None
 
 
-def _within(wanted: Filter) -> sql.SQL | sql.Composed:
-    if wanted.thread_id is None:
-        return sql.SQL("")
-    return _OF_THREAD.format(thread_id=sql.Literal(wanted.thread_id))
+@cache
+def _numbered(found: LiteralString, answer: LiteralString) -> Numbered:
+    return Numbered(f"{found} {answer}")
 
 
 def effort(indexed: Indexed, limit: int) -> int:
@@ -376,18 +362,6 @@ def _exact(wanted: Filter) -> LiteralString:
     return _EXACT_IN_THREAD if wanted.is_of_thread_alone else _EXACT_MATCHING
 
 
-def _values(
-    caller: Caller, point: Point, wanted: Filter, limit: int, now: datetime, view: View
-) -> dict[str, Any]:
-    return {
-        "generation": point.generation,
-        "vector": HalfVector(point.vector),
-        **matching(wanted),
-        "limit": limit,
-        **visible_to(caller, now, view),
-    }
-
-
 async def cosines(
     db: Db, workspace_id: WorkspaceId, point: Point, ids: Sequence[MemoryId]
 ) -> dict[MemoryId, float]:
@@ -398,7 +372,7 @@ async def cosines(
         "vector": HalfVector(point.vector),
         "ids": IdArray(ids),
     }
-    return dict(await (await db.execute(_COSINES, values)).fetchall())
+    return dict(await (await db.execute(COSINES, values)).fetchall())
 
 
 _ALIKE = """

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
-from psycopg.rows import args_row, tuple_row
+from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, WorkspaceId
@@ -16,7 +16,7 @@ from recollect.store.arrays import FloatArray, IdArray
 from recollect.store.bm25 import POSTED, Floats, Further, Worth, postings_of
 from recollect.store.memories import MATCHES, matching
 from recollect.store.pool import Db, Numbered
-from recollect.store.vectors import Candidate, Point
+from recollect.store.vectors import Point
 from recollect.store.visible import IN_SIGHT, PLACE, PLACES, VISIBLE, in_sight_of, visible_to
 
 # What has a scope of nothing, as an import may bring, is nobody's: it has a place of its own.
@@ -332,7 +332,7 @@ async def leads(
     now: datetime,
     view: View = CURRENT,
 ) -> Leads:
-    """The live memories that are best by BM25, for `around` to weigh.
+    """The live memories that are best by BM25, for `around` to weigh; no vector is needed yet.
 
     The query is a list of words, each as its forms.
     """
@@ -414,47 +414,72 @@ async def search(
     return sorted(_weighed(found, found.seen, {}), key=lambda each: each.order)
 
 
-_LOOK = Numbered(f"""
-    WITH seen AS MATERIALIZED (
-        SELECT named.id, found.*
-        FROM unnest(%(ids)s::uuid[]) AS named (id)
+# How near the leads are, and the others that are as near, each as the leads were seen.
+_AROUND = f"""
+    , seen AS MATERIALIZED (
+        SELECT near.memory_id AS id, 1 - near.distance AS cosine, found.*
+        FROM near
         CROSS JOIN LATERAL (
             SELECT {_ROW}
             FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND m.id = named.id AND {VISIBLE}
+            WHERE m.workspace_id = %(workspace_id)s AND m.id = near.memory_id AND {VISIBLE}
             LIMIT 1
         ) AS found
+        WHERE NOT near.memory_id = ANY(%(ids)s)
     )
-    SELECT {_SEEN}, further.*
+    SELECT {_SEEN}, further.*, seen.cosine, NULL::float8 AS typical
     FROM seen
     CROSS JOIN LATERAL ({_FURTHER}) AS further
-""")
+    UNION ALL
+    SELECT known.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, known.cosine, NULL
+    FROM ({vectors.COSINES}) AS known
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {vectors.TYPICAL}
+"""
+
+
+class Around(NamedTuple):
+    """The leads and those found by meaning, each with what was said around it; in no order."""
+
+    matches: list[Match]
+    # How near any memory in sight is to the vector, on average.
+    typical: float = 0.0
 
 
 async def around(
     db: Db,
     caller: Caller,
-    found: Leads,
-    near: Sequence[Candidate],
+    leads: Leads,
+    point: Point | None,
+    wanted: Filter,
     *,
     phrases: Sequence[str] = (),
+    limit: int,
     now: datetime,
     view: View = CURRENT,
-) -> list[Match]:
-    """The leads and those found by meaning, each with what was said around it; in no order.
+) -> Around:
+    """The leads, and the live memories closest to a vector whether or not a word of theirs matches.
 
-    The latter are looked at whether or not a word of theirs matches. What is said of how near a
-    lead is, is taken over.
+    One statement for all that is still to be known; without a vector there is nothing.
     """
-    leading = {each.id for each in found.seen}
-    values = {
-        "ids": IdArray([each.id for each in near if each.id not in leading]),
-        "rest": found.rest,
-        "phrases": _patterns(phrases),
-        **visible_to(caller, now, view),
-    }
-    seen = [*found.seen, *(await _LOOK.run(db, values, args_row(Seen)))]
-    return _weighed(found, seen, {each.id: each.cosine for each in near})
+    if point is None:
+        return Around(_weighed(leads, leads.seen, {}))
+    ask = vectors.Ask(caller, point, wanted, limit, now, view)
+    rows = await ask.answered(
+        db,
+        _AROUND,
+        tuple_row,
+        ids=IdArray([each.id for each in leads.seen]),
+        rest=leads.rest,
+        phrases=_patterns(phrases),
+    )
+    *found, (*_, typical) = rows
+    cosines = {memory_id: cosine for memory_id, *_, cosine, _ in found}
+    others = [Seen(*row) for *row, _, _ in found if row[_OPENING] is not None]
+    return Around(_weighed(leads, [*leads.seen, *others], cosines), typical)
+
+
+_OPENING = Seen._fields.index("opening")
 
 
 def _weighed(found: Leads, seen: Sequence[Seen], cosines: Mapping[MemoryId, float]) -> list[Match]:

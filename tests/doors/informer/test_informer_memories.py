@@ -6,9 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from psycopg import sql
 
-from recollect.domain import CURRENT, Caller, Filter
+from recollect.domain import Caller, Filter
 from recollect.engine.core import Engine
 from recollect.engine.spaces import embed_query
 from recollect.models.registry import Embedders
@@ -18,6 +17,7 @@ from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for, serve, visit
 from tests.support.informer import Http, Object, complaint, found, listed, new_chat, remember, say
+from tests.support.plans import explained
 from tests.support.tools import rows
 
 pytestmark = pytest.mark.anyio
@@ -477,21 +477,19 @@ async def test_R175_a_search_reads_each_vector_of_the_chat_once_and_keeps_only_t
     asked = await embed_query(engine, caller.workspace_id, "what was settled?")
     assert asked
     async with engine.reading(inside) as db:
-        query = await vectors._prepared(db, inside, asked.point, wanted, 5, CURRENT, vectors._WHOLE)
-        values = vectors._values(inside, asked.point, wanted, 5, engine.now(), CURRENT)
-        explain = sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) ") + query
-        row = await (await db.execute(explain, values)).fetchone()
-    assert row
+        with explained("ANALYZE, FORMAT JSON") as plans:
+            await vectors.nearest(db, inside, asked.point, wanted, limit=5, now=engine.now())
+    [[plan]] = plans[0].lines
 
     scans = [
         node
-        for node in nodes(row[0][0]["Plan"])
+        for node in nodes(plan["Plan"])
         if node.get("Alias", "").startswith("m")
         and "memory_vector" in node.get("Relation Name", "")
     ]
 
     assert [(node["Actual Loops"], node["Actual Rows"]) for node in scans] == [(1, 60)]
-    cuts = [node for node in nodes(row[0][0]["Plan"]) if node["Node Type"] == "Limit"]
+    cuts = [node for node in nodes(plan["Plan"]) if node["Node Type"] == "Limit"]
     assert max(node["Actual Rows"] for node in cuts) == 5
 
 
