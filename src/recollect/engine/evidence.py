@@ -6,11 +6,14 @@ How each step was chosen, and what recall is without it: `docs/recall.md`.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from recollect.domain import MemoryId, ThreadId
 from recollect.engine.days import NO_DAYS, Meant
+
+T = TypeVar("T")
 
 # What the company of a candidate counts, beside its own words and meaning: the best of its thread,
 # that the question names its speaker or its day, that it is of the asker's own thread, that little
@@ -74,48 +77,63 @@ def weigh(
     most = max((clue.words for clue in clues), default=0.0)
     nearest = max((clue.cosine for clue in clues if clue.cosine is not None), default=typical)
     rise = max(nearest - typical, LEAST_COSINE)
-
-    def by_words(clue: Clue) -> float:
-        return clue.words / most if most > 0 else 0.0
-
-    def by_meaning(clue: Clue) -> float:
-        if clue.cosine is None:
-            return by_words(clue)
-        return (clue.cosine - typical) / rise
-
-    words_of_thread = _best_of_thread(clues, by_words)
-    meaning_of_thread = _best_of_thread(clues, by_meaning)
+    words = [clue.words / most if most > 0 else 0.0 for clue in clues]
+    meaning = [
+        share if clue.cosine is None else (clue.cosine - typical) / rise
+        for clue, share in zip(clues, words, strict=True)
+    ]
+    own = [(one + other) / 2 for one, other in zip(words, meaning, strict=True)]
+    of_thread = zip(_best_of_thread(clues, words), _best_of_thread(clues, meaning), strict=True)
     named = addressed(question)
 
-    def weight(clue: Clue) -> float:
-        own = (by_words(clue) + by_meaning(clue)) / 2
-        thread = (words_of_thread(clue) + meaning_of_thread(clue)) / 2
-        found = own + SHARE * thread + SHARE * is_named(clue.speaker, named)
-        found += SHARE * clue.traits.is_same_thread
-        found += SHARE * meant.nearness(clue.traits.created_at)
+    def company(clue: Clue) -> float:
+        found = SHARE * meant.nearness(clue.traits.created_at)
+        if is_named(clue.speaker, named):
+            found += SHARE
+        if clue.traits.is_same_thread:
+            found += SHARE
         if clue.is_said and clue.newer is not None:
             found += SHARE / sqrt(1 + clue.newer)
         # A quoted phrase is an order: what has it comes before what has not.
         return found + (0.0 if clue.has_phrases else -10.0)
 
-    return {clue.memory_id: weight(clue) for clue in clues}
+    return {
+        clue.memory_id: value + SHARE * (thread_words + thread_meaning) / 2 + company(clue)
+        for clue, value, (thread_words, thread_meaning) in zip(clues, own, of_thread, strict=True)
+    }
 
 
-def _best_of_thread(
-    clues: Iterable[Clue], value: Callable[[Clue], float]
-) -> Callable[[Clue], float]:
-    """The best of a candidate's thread; its own value where it is in none."""
+def _best_of_thread(clues: Sequence[Clue], values: Sequence[float]) -> Sequence[float]:
+    """For each candidate the best value of its thread; its own where it is in none."""
     best: dict[ThreadId, float] = {}
-    for clue in clues:
+    for clue, value in zip(clues, values, strict=True):
         if clue.thread_id is not None:
-            best[clue.thread_id] = max(value(clue), best.get(clue.thread_id, value(clue)))
-    return lambda clue: value(clue) if clue.thread_id is None else best[clue.thread_id]
+            best[clue.thread_id] = max(value, best.get(clue.thread_id, value))
+    if not best:
+        return values
+    return [
+        value if clue.thread_id is None else best[clue.thread_id]
+        for clue, value in zip(clues, values, strict=True)
+    ]
+
+
+def best_first(
+    found: Iterable[T], score: Callable[[T], float], tie: Callable[[T], tuple[Any, ...]]
+) -> list[T]:
+    """By score; only those that are equal are asked for what breaks the tie."""
+    order: list[T] = []
+    for _, equals in groupby(sorted(found, key=score, reverse=True), key=score):
+        group = list(equals)
+        order += sorted(group, key=tie) if len(group) > 1 else group
+    return order
 
 
 def in_order(clues: Iterable[Clue], weights: Mapping[MemoryId, float]) -> list[Clue]:
     """Best first; ties as `Traits` break them."""
-    return sorted(
-        clues, key=lambda clue: (-weights[clue.memory_id], *clue.traits.order, clue.memory_id)
+    return best_first(
+        clues,
+        lambda clue: weights[clue.memory_id],
+        lambda clue: (*clue.traits.order, clue.memory_id),
     )
 
 

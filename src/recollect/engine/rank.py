@@ -6,7 +6,7 @@ from math import fsum
 from typing import NamedTuple
 
 from recollect.domain import MemoryId, Relation
-from recollect.engine.evidence import Traits
+from recollect.engine.evidence import Traits, best_first
 from recollect.store.links import Step
 
 RRF_K = 60  # the original paper's value, not tuned; the contract states it
@@ -68,7 +68,7 @@ def fuse(lists: Mapping[Source, Sequence[Scored]]) -> list[Fused]:
             listed = Listed(source, rank, each.score, each.path)
             places.setdefault(each.memory_id, []).append(listed)
     return [
-        Fused(memory_id, fsum(1 / (RRF_K + listed.rank) for listed in found), tuple(found))
+        Fused(memory_id, fsum([1 / (RRF_K + listed.rank) for listed in found]), tuple(found))
         for memory_id, found in places.items()
     ]
 
@@ -78,16 +78,15 @@ def ordered(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list[F
 
     What has no traits is not there any more and falls out.
     """
-
-    def place(each: Fused) -> tuple[float, float, bool, float, bool, MemoryId]:
-        return (
-            -each.score,
+    return best_first(
+        (each for each in fused if each.memory_id in traits),
+        lambda each: each.score,
+        lambda each: (
             *traits[each.memory_id].order,
             all(listed.source is Source.LINKS for listed in each.places),
             each.memory_id,
-        )
-
-    return sorted((each for each in fused if each.memory_id in traits), key=place)
+        ),
+    )
 
 
 def spread(steps: Sequence[Step], seeds: Sequence[MemoryId]) -> list[Scored]:

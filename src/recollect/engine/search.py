@@ -331,12 +331,12 @@ class _Quest:
         named = addressed(self._ask.query)
         said = [clue for clue in clues if is_named(clue.speaker, named)] or clues
 
-        def by_meaning(clue: Clue) -> float:
+        def sure(clue: Clue) -> float:
             if self._asked is None or clue.cosine is None:
                 return clue.coverage
-            return self._asked.embedder.relevance(clue.cosine)
+            return (2 * self._asked.embedder.relevance(clue.cosine) + clue.coverage) / 3
 
-        return max(((2 * by_meaning(clue) + clue.coverage) / 3 for clue in said), default=0.0)
+        return max(map(sure, said), default=0.0)
 
     async def _curated(self, clues: Sequence[Clue]) -> list[Clue]:
         """Best first; a later word before the earlier one, a repetition behind everything."""
