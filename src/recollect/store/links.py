@@ -18,6 +18,7 @@ from recollect.domain import (
     View,
     WorkspaceId,
 )
+from recollect.store.arrays import IdArray
 from recollect.store.memories import COLUMNS, FOUND, MATCHES, matching, memory_from_row
 from recollect.store.pool import Db, Numbered
 from recollect.store.visible import IN_SIGHT, VISIBLE, in_sight_of, visible_to
@@ -202,7 +203,7 @@ async def follow(
     if not ids:
         return []
     values = {
-        "ids": list(ids),
+        "ids": IdArray(ids),
         **matching(wanted),
         "most": most,
         **visible_to(caller, now, view),
@@ -240,7 +241,7 @@ class Known:
     is_doubted: bool
 
 
-_FIND_ALL = f"SELECT {COLUMNS}, m.id = ANY(ARRAY({_RESTING})) AS is_doubted {FOUND}"
+_FIND_ALL = Numbered(f"SELECT {COLUMNS}, m.id = ANY(ARRAY({_RESTING})) AS is_doubted {FOUND}")
 
 
 async def find_all(
@@ -249,9 +250,9 @@ async def find_all(
     """As `memories.find_all`, and which of them are in doubt: one statement instead of two."""
     if not ids:
         return {}
-    async with db.cursor(row_factory=kwargs_row(_known)) as cursor:
-        await cursor.execute(_FIND_ALL, {"ids": list(ids), **visible_to(caller, now, view)})
-        return {each.memory.id: each for each in await cursor.fetchall()}
+    values = {"ids": IdArray(ids), **visible_to(caller, now, view)}
+    found = await _FIND_ALL.run(db, values, kwargs_row(_known))
+    return {each.memory.id: each for each in found}
 
 
 def _known(is_doubted: bool, **row: Any) -> Known:  # noqa: FBT001 - the name of a column
