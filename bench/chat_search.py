@@ -7,9 +7,8 @@ What the columns mean and how to read them: `bench/README.md`.
 """
 
 import argparse
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
@@ -20,12 +19,13 @@ import uvloop
 
 from bench import house, settle
 from bench.command import begin, numbers
-from bench.house import Server
-from bench.seed import Tenant, fill
+from bench.house import Opened, Server
+from bench.seed import Tenant
 from bench.texts import questions
 from bench.visitor import Visitor, visit
 from recollect.domain import ThreadId
-from recollect.embedded import Attached, attach
+from recollect.engine.core import Engine
+from recollect.models.embed import Purpose
 
 # Until every connection of the server has its plans.
 _WARM = 50
@@ -52,8 +52,11 @@ class Chat:
 def main() -> None:
     options = _options()
     begin(f"; {options.questions} questions a size\n")
-    print("| memories | search p50 | p95 | p99 | list at 0 p50 | list in the middle p50 | ms |")
-    print("|---:|---:|---:|---:|---:|---:|---|", flush=True)
+    print(
+        "| memories | embed p50 | p99 | search p50 | p95 | p99 | list at 0 p50 "
+        "| list in the middle p50 | ms |"
+    )
+    print("|---:|---:|---:|---:|---:|---:|---:|---:|---|", flush=True)
     uvloop.run(_run(options))
 
 
@@ -61,27 +64,19 @@ async def _run(options: Options) -> None:
     with house.base(options.data_dir) as base:
         for size in sorted(options.sizes):
             data_dir = base / f"chat-{size}"
-            server = await house.start(data_dir)
-            try:
-                with await asyncio.to_thread(attach, data_dir) as attached:
-                    chat = await _filled(attached, server, size)
-                    print(await _measured(server, chat, size, options), flush=True)
-            finally:
-                await house.stop(server)
+            async with house.opened(data_dir) as opened:
+                thread_id, _ = await _chat(opened)
+            await settle.grown(data_dir, size, thread_id)
+            async with house.opened(data_dir) as opened:
+                await settle.looked_after(opened.engine, opened.attached.admin_url)
+                print(await _measured(opened, size, options), flush=True)
 
 
-async def _filled(attached: Attached, server: Server, size: int) -> Chat:
-    """A chat with so many memories; one that a run before this has left is asked again."""
-    url = attached.admin_url
-    async with house.engine(attached) as engine:
-        [tenant] = await settle.tenants(engine) or await settle.settle(engine, server.port, 1)
-        thread_id, chat = await _newest(url, tenant) or await _created(server, url, tenant)
-        there = await settle.count(url)
-        if there < size:
-            embedder = engine.embedders.configured(None)
-            await fill(url, [replace(tenant, thread_id=thread_id)], size - there, embedder)
-        await settle.looked_after(engine, url)
-    return chat
+async def _chat(opened: Opened) -> tuple[ThreadId, Chat]:
+    """The chat to fill; one that a run before this has left is asked again."""
+    url, engine, server = opened.attached.admin_url, opened.engine, opened.server
+    [tenant] = await settle.tenants(engine) or await settle.settle(engine, server.port, 1)
+    return await _newest(url, tenant) or await _created(server, url, tenant)
 
 
 async def _created(server: Server, url: str, tenant: Tenant) -> tuple[ThreadId, Chat]:
@@ -109,9 +104,11 @@ async def _bearer(server: Server) -> Visitor:
     return visitor
 
 
-async def _measured(server: Server, chat: Chat, size: int, options: Options) -> str:
-    visitor = await _bearer(server)
+async def _measured(opened: Opened, size: int, options: Options) -> str:
+    _, chat = await _chat(opened)
     asked = list(islice(cycle(questions("chat search")), options.questions))
+    embeds = await _embedded(opened.engine, asked)
+    visitor = await _bearer(opened.server)
     search = f"/api/chats/{chat.id}/memories/search"
     for question in asked[:_WARM]:
         await _timed(visitor, chat, "POST", search, {"query": question})
@@ -124,8 +121,20 @@ async def _measured(server: Server, chat: Chat, size: int, options: Options) -> 
         times = [await _timed(visitor, chat, "GET", path) for _ in range(20)]
         lists.append(_share(times, 0.5))
     visitor.close()
-    shown = [_share(searches, share) for share in (0.5, 0.95, 0.99)] + lists
+    shown = [_share(embeds, share) for share in (0.5, 0.99)]
+    shown += [_share(searches, share) for share in (0.5, 0.95, 0.99)] + lists
     return f"| {size:,} | " + " | ".join(f"{each:.1f}" for each in shown) + " | |"
+
+
+async def _embedded(engine: Engine, asked: Sequence[str]) -> list[float]:
+    """What embedding each takes by itself: the floor under a search."""
+    embedder = engine.embedders.configured(None)
+    times: list[float] = []
+    for text in asked:
+        began = perf_counter()
+        await embedder.embed([text], Purpose.QUERY)
+        times.append((perf_counter() - began) * 1_000)
+    return times[_WARM:]
 
 
 async def _timed(visitor: Visitor, chat: Chat, method: str, path: str, body: Any = None) -> float:

@@ -7,11 +7,10 @@ What the columns mean and how to read them: `bench/README.md`.
 """
 
 import argparse
-import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
@@ -26,12 +25,10 @@ from psycopg import sql
 from bench import house, settle
 from bench.command import begin, numbers
 from bench.floor import connect
-from bench.house import Server
-from bench.seed import TAG, Tenant, fill
+from bench.house import Opened
+from bench.seed import TAG, Tenant
 from bench.texts import questions
 from bench.visitor import Visitor, visit
-from recollect.embedded import Attached, attach
-from recollect.engine.core import Engine
 from recollect.models.embed import Purpose, Vector
 from recollect.store.generations import Indexed
 from recollect.store.pool import Db
@@ -86,59 +83,17 @@ async def _run(options: Options) -> None:
             data_dir = base / f"growth-{workspaces}"
             print(_HEAD, flush=True)
             for size in sorted(options.sizes):
-                async with _open(data_dir) as opened:
+                async with house.opened(data_dir) as opened:
                     # The first one opens its space by itself when the server starts.
                     if len(await settle.tenants(opened.engine)) < workspaces:
                         await settle.settle(opened.engine, opened.server.port, workspaces)
-                await _fill(data_dir, size)
-                async with _open(data_dir) as opened:
+                await settle.grown(data_dir, size)
+                async with house.opened(data_dir) as opened:
                     await settle.looked_after(opened.engine, opened.attached.admin_url)
                     print(_row(await _measured(opened, options)), flush=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A server at work, its database, and an engine of our own on it."""
-
-    server: Server
-    attached: Attached
-    engine: Engine
-
-
-@asynccontextmanager
-async def _open(data_dir: Path) -> AsyncGenerator[_Opened]:
-    server = await house.start(data_dir)
-    try:
-        with await asyncio.to_thread(attach, data_dir) as attached:
-            async with house.engine(attached) as engine:
-                yield _Opened(server, attached, engine)
-    finally:
-        await house.stop(server)
-
-
-async def _fill(data_dir: Path, size: int) -> None:
-    """As many memories as that. With a server at work each would go through its vector index."""
-    with await asyncio.to_thread(attach, data_dir) as attached:
-        async with house.engine(attached) as engine:
-            there = await settle.count(attached.admin_url)
-            if there >= size:
-                return
-            await _drop_indexes(attached.admin_url)
-            tenants = await settle.tenants(engine)
-            embedder = engine.embedders.configured(None)
-            await fill(attached.admin_url, tenants, size - there, embedder)
-
-
-async def _drop_indexes(url: str) -> None:
-    """The server builds them anew when it sees that they are missing."""
-    [bare] = await connect(url, 1)
-    for name, *_ in await (await bare.execute("SELECT name FROM vector_index")).fetchall():
-        await bare.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(name)))
-    await bare.execute("DELETE FROM vector_index")
-    await bare.close()
-
-
-async def _measured(opened: _Opened, options: Options) -> Grown:
+async def _measured(opened: Opened, options: Options) -> Grown:
     """Each question in turn by every way, so that a busy neighbour meets them all."""
     url = opened.attached.admin_url
     size = await settle.count(url)

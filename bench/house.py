@@ -15,7 +15,7 @@ from time import perf_counter
 
 from bench.visitor import visit
 from recollect.compose import Database, open_engine
-from recollect.embedded import Attached
+from recollect.embedded import Attached, attach
 from recollect.engine.core import Engine
 from recollect.settings import Settings
 
@@ -90,6 +90,27 @@ async def engine(attached: Attached) -> AsyncGenerator[Engine]:
     settings = Settings(data_dir=attached.data_dir)
     async with open_engine(settings, Database(attached.url)) as opened:
         yield opened
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A server at work, its database, and an engine of our own on it."""
+
+    server: Server
+    attached: Attached
+    engine: Engine
+
+
+@asynccontextmanager
+async def opened(data_dir: Path) -> AsyncGenerator[Opened]:
+    """All three, until the block ends."""
+    server = await start(data_dir)
+    try:
+        with await asyncio.to_thread(attach, data_dir) as attached:
+            async with engine(attached) as ours:
+                yield Opened(server, attached, ours)
+    finally:
+        await stop(server)
 
 
 def server_mib(server: Server) -> float:

@@ -1,13 +1,19 @@
 """Workspaces to fill and to ask, and waiting until the server has seen to them."""
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg import sql
 
-from bench.seed import Tenant
+from bench import house
+from bench.seed import Tenant, fill
 from bench.visitor import visit
+from recollect.domain import ThreadId
+from recollect.embedded import attach
 from recollect.engine.core import Engine
 from recollect.engine.counting import plan_counts
 from recollect.engine.indexing import plan_indexes
@@ -82,6 +88,26 @@ async def quiet(url: str) -> None:
     async with asyncio.timeout(_QUIET_SECONDS):
         while await _number(url, _OPEN_JOBS):  # noqa: ASYNC110 - another process works on them
             await asyncio.sleep(0.2)
+
+
+async def grown(data_dir: Path, size: int, thread_id: ThreadId | None = None) -> None:
+    """Fill up to so many memories. With a server at work each would go through a vector index."""
+    with await asyncio.to_thread(attach, data_dir) as attached:
+        url = attached.admin_url
+        async with house.engine(attached) as engine:
+            if (there := await count(url)) >= size:
+                return
+            await _drop_indexes(url)
+            those = [replace(each, thread_id=thread_id) for each in await tenants(engine)]
+            await fill(url, those, size - there, engine.embedders.configured(None))
+
+
+async def _drop_indexes(url: str) -> None:
+    """The server builds them anew when it sees that they are missing."""
+    async with await psycopg.AsyncConnection.connect(url) as db:
+        for (name,) in await (await db.execute("SELECT name FROM vector_index")).fetchall():
+            await db.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(name)))
+        await db.execute("DELETE FROM vector_index")
 
 
 async def count(url: str) -> int:
