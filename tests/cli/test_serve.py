@@ -3,6 +3,8 @@
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +32,27 @@ def test_S06_the_first_run_says_once_where_it_is_and_how_to_get_in(first: Runnin
     assert len(re.findall(r"^  API key   rk_[0-9a-f]{8}_\S{43}$", said, re.MULTILINE)) == 1
     with first.client() as http:
         assert http.get("/v1/memories").status_code == 200
+
+
+def test_who_comes_as_soon_as_it_says_that_it_is_ready_is_let_in(first: Running) -> None:
+    first.stop()
+    command = [sys.executable, "-m", "recollect", "serve", "--data-dir", str(first.data_dir)]
+    with subprocess.Popen(
+        [*command, "--port", str(first.port)],
+        stdout=subprocess.PIPE,
+        env=first.environment | {"PYTHONUNBUFFERED": "1"},
+        start_new_session=True,
+    ) as process:
+        assert process.stdout
+        try:
+            assert process.stdout.readline().startswith(b"Recollect is ready at ")
+            with socket.create_connection(("127.0.0.1", first.port), timeout=30) as caller:
+                caller.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert caller.recv(12) == b"HTTP/1.1 200"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+    first.start()
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])

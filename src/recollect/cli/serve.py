@@ -54,6 +54,8 @@ async def run(settings: Settings, _: argparse.Namespace) -> int:
                 await warm(engine)
                 server = Server(settings, engine)
                 async with server.running():
+                    # Whoever comes from here on is let in, if only a moment later.
+                    listening.listen()
                     _greet(settings, listening, admin, key)
                     await _serve(server, listening)
     return 0
