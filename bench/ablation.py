@@ -51,7 +51,7 @@ def _no_day(_: Any, __: Any) -> Meant:
     return NO_DAYS
 
 
-def _as_it_was(order: Any, _: Any, __: Any) -> Any:
+def _as_it_was(order: Any, *_: Any) -> Any:
     return list(order)
 
 

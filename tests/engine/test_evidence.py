@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.domain import MemoryId, ThreadId
+from recollect.engine.days import Days, Meant
 from recollect.engine.evidence import (
     LEAST_COSINE,
+    SHARE,
     Clue,
     Traits,
     addressed,
@@ -90,6 +92,23 @@ def test_recency_counts_in_conversations_and_leaves_notes_to_their_importance() 
 
     old, new = clue(1, importance=0.9, newer=99), clue(2, newer=0)
     assert order(old, new) == [1, 2]
+
+
+def test_whoever_names_a_day_is_told_what_was_said_on_it_and_not_the_latest() -> None:
+    then = clue(1, thread_id=KITCHEN, day=-1, newer=1)
+    latest = clue(2, thread_id=GARDEN, day=0, newer=0)
+    meant = Meant([Days(NOW.date() - timedelta(days=1), NOW.date() - timedelta(days=1))])
+
+    weights = weigh([latest, then], 0.0, "tea yesterday", meant)
+    first = in_order([latest, then], weights)
+
+    assert weights[memory(1)] - weights[memory(2)] == pytest.approx(SHARE / 2)
+    assert first == [then, latest]
+    # Two days of a week are as near as each other: then the later word counts.
+    close = dict.fromkeys(weights, 1.0)
+    week = Meant([Days(NOW.date() - timedelta(days=6), NOW.date())])
+    assert newer_first(first, close, lambda _one, _other: True, meant) == [then, latest]
+    assert newer_first(first, close, lambda _one, _other: True, week) == [latest, then]
 
 
 def test_what_has_the_quoted_phrase_comes_first() -> None:

@@ -92,7 +92,8 @@ def weigh(
             found += SHARE
         if clue.traits.is_same_thread:
             found += SHARE
-        if clue.is_said and clue.newer is not None:
+        # Whoever names a time does not ask for the latest.
+        if clue.is_said and clue.newer is not None and not meant.days:
             found += SHARE / sqrt(1 + clue.newer)
         # A quoted phrase is an order: what has it comes before what has not.
         return found + (0.0 if clue.has_phrases else -10.0)
@@ -141,18 +142,23 @@ def newer_first(
     order: Sequence[Clue],
     weights: Mapping[MemoryId, float],
     are_alike: Callable[[MemoryId, MemoryId], bool],
+    meant: Meant = NO_DAYS,
 ) -> list[Clue]:
     """The order, but a later word on the same matter stands before the earlier one.
 
-    Only between conversations, only about as good, only if the earlier one is not more important,
-    and only by the same speaker: what is said next in one conversation goes on, it replaces
-    nothing.
+    Only between conversations, only about as good, only if the earlier one is not more important
+    nor nearer to the days that are meant, and only by the same speaker: what is said next in one
+    conversation goes on, it replaces nothing.
     """
     found: list[Clue] = []
     for clue in order:
         place = len(found)
         for at, earlier in enumerate(found):
-            if _follows(clue, earlier, weights) and are_alike(clue.memory_id, earlier.memory_id):
+            if (
+                _follows(clue, earlier, weights)
+                and not _is_nearer(earlier, clue, meant)
+                and are_alike(clue.memory_id, earlier.memory_id)
+            ):
                 place = at
                 break
         found.insert(place, clue)
@@ -170,6 +176,10 @@ def _follows(clue: Clue, earlier: Clue, weights: Mapping[MemoryId, float]) -> bo
         and clue.traits.importance >= earlier.traits.importance
         and weights[earlier.memory_id] - weights[clue.memory_id] < CLOSE
     )
+
+
+def _is_nearer(one: Clue, other: Clue, meant: Meant) -> bool:
+    return meant.nearness(one.traits.created_at) > meant.nearness(other.traits.created_at)
 
 
 # Whoever asks in the first person asks about the user; who says "you" means the assistant.

@@ -353,7 +353,7 @@ class _Quest:
         def are_alike(one: MemoryId, other: MemoryId) -> bool:
             return likeness(one, other) >= SAME_MATTER
 
-        head = newer_first(head, weights, are_alike)
+        head = newer_first(head, weights, are_alike, meant)
         repeated = await self._repeated(head, likeness)
         return [
             *(clue for clue in head if clue.memory_id not in repeated),

@@ -476,7 +476,7 @@ async def test_a_question_that_names_a_day_finds_first_what_was_said_on_it(
     embedder.table[query] = at_cosine(1.0)
     for text, number in said.items():
         at = datetime(2025, 12, 31, 12, tzinfo=UTC) + timedelta(days=number)
-        await remember(tools, text, said_at=at.isoformat())
+        await remember(tools, text, said_at=at.isoformat(), channel_id=f"day {number}")
 
     assert said[(await texts(tools, query, **arguments))[0]] == day
 
