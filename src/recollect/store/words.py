@@ -473,9 +473,9 @@ async def around(
         rest=leads.rest,
         phrases=_patterns(phrases),
     )
-    *found, (*_, typical) = rows
-    cosines = {memory_id: cosine for memory_id, *_, cosine, _ in found}
-    others = [Seen(*row) for *row, _, _ in found if row[_OPENING] is not None]
+    cosines = {memory_id: cosine for memory_id, *_, cosine, _ in rows if memory_id}
+    others = [Seen(*row) for *row, _, _ in rows if row[_OPENING] is not None]
+    [typical] = (typical for memory_id, *_, typical in rows if not memory_id)
     return Around(_weighed(leads, [*leads.seen, *others], cosines), typical)
 
 
