@@ -207,25 +207,21 @@ _EXACT_IN_THREAD = f"WITH near AS ({_SCANNED} AND m.thread_id = %(thread_id)s {_
 # a plan that is kept expected a tenth of a thread to be asked for, and sorted all of it instead.
 # What is not alive is passed over while the index is read on; the settings for that are made by a
 # condition that is the same for all rows, and so is tried before the first is read.
-def _by_index(within: LiteralString) -> LiteralString:
-    return f"""
-        WITH near AS MATERIALIZED (
-            SELECT m.memory_id,
-                (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
-                    AS distance
-            FROM memory_vector m
-            WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} {within}
-                AND {VISIBLE}
-                AND (SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true)
-                    || set_config('hnsw.ef_search', %(effort)s::text, true)) IS NOT NULL
-            ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
-            LIMIT {{limit}}
-        )
-    """
-
-
-_BY_INDEX = _by_index("")
-_BY_INDEX_OF_THREAD = _by_index("AND m.thread_id = {thread_id}")
+_BY_INDEX = f"""
+    WITH near AS MATERIALIZED (
+        SELECT m.memory_id,
+            (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}}) AS distance
+        FROM memory_vector m
+        WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} AND {VISIBLE}
+            AND (SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true)
+                || set_config('hnsw.ef_search', %(effort)s::text, true)) IS NOT NULL
+        ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
+        LIMIT {{limit}}
+    )
+"""
+_BY_INDEX_OF_THREAD = _BY_INDEX.replace(
+    "AND m.generation", "AND m.thread_id = {thread_id} AND m.generation"
+)
 # How many places of the index a search considers; `python -m bench.growth` shows what share of the
 # exact ten it finds. Deeper lists need more, and larger indexes: of made-up vectors 300 places find
 # .993 of the exact ten among 100,000, 150 find .998 among 10,000; of the real ones of three public
