@@ -207,23 +207,10 @@ async def test_a_filter_within_the_thread_or_another_time_is_answered_exactly(
     assert not any("near_" in each for each in plans)
 
 
-async def test_a_plan_that_is_kept_knows_how_few_are_asked_for(house: Engine) -> None:
-    """Else it expects a tenth of the thread, for which sorting all of it looks cheaper."""
-    caller = await new_caller(house)
-    inside, _ = await filled(house, caller, LEAST)
-    await look_after(house, caller)
-    asked = await point(house, inside, "question", is_indexed=True)
-    wanted = Filter(thread_id=inside.thread_id)
-
-    async with house.reading(inside) as db:
-        with explained() as plans:
-            await vectors.candidates(db, inside, asked, wanted, limit=7, now=house.now())
-
-    assert "LIMIT 7" in plans[0].query
-
-
-async def test_an_index_is_searched_with_the_effort_that_its_size_asks_for(house: Engine) -> None:
-    """The statement sets it itself, before it reads the first row."""
+async def test_a_search_by_index_names_its_limit_and_sets_its_effort_itself(
+    house: Engine,
+) -> None:
+    """Without the limit a plan that is kept expects a tenth of the thread, and sorts all of it."""
     caller = await new_caller(house)
     inside, _ = await filled(house, caller, LEAST)
     await look_after(house, caller)
@@ -232,16 +219,17 @@ async def test_an_index_is_searched_with_the_effort_that_its_size_asks_for(house
 
     async with house.reading(inside) as db:
         await db.execute(BY_INDEX)
-        with explained("ANALYZE") as plans:
-            found = await vectors.candidates(db, inside, asked, wanted, limit=10, now=house.now())
+        with explained() as plans:
+            found = await vectors.candidates(db, inside, asked, wanted, limit=7, now=house.now())
         settings = await db.execute(
             "SELECT current_setting('hnsw.ef_search'), current_setting('hnsw.iterative_scan')"
         )
         assert await settings.fetchone() == ("150", "relaxed_order")
 
-    assert len(found) == 10
-    [order] = [number for number, line in enumerate(plans[0].lines) if "One-Time Filter" in line]
-    assert "near_" in plans[0].lines[order + 1 :][0] + plans[0].lines[order + 2 :][0]
+    assert len(found) == 7
+    assert "LIMIT 7" in plans[0].query
+    # The condition that sets it stands above the index, so it is tried before the first row.
+    assert plans[0].text.index("One-Time Filter") < plans[0].text.index("using near_")
 
 
 async def test_the_index_of_a_thread_finds_what_the_exact_scan_finds(house: Engine) -> None:

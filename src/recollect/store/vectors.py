@@ -201,7 +201,6 @@ _EXACT_MATCHING = f"WITH near AS ({_SCANNED} AND {MATCHES} {_FIRST})"
 # Of one conversation, as every search in a chat is: spared the rest of `MATCHES` too.
 _EXACT_IN_THREAD = f"WITH near AS ({_SCANNED} AND m.thread_id = %(thread_id)s {_FIRST})"
 
-
 # By the workspace's own index, or the thread's. Its predicate is proven only by literals, so
 # workspace, generation and thread stand in the text, and so must the dimension. So does the limit:
 # a plan that is kept expected a tenth of a thread to be asked for, and sorted all of it instead.
