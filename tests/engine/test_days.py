@@ -48,6 +48,46 @@ def test_a_time_named_is_a_span_of_days(question: str, first: str, last: str) ->
 
 
 @pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("What did we talk about yesterday?", ""),
+        ("last week", ""),
+        ("Tell me everything from 2023-05-08", "2023-05-08"),
+        ("What happens on September 12th?", "12 september"),
+        ("What did we discuss in May 2023?", "may 2023"),
+        ("What's new in 2023? Anything?", None),
+        ("What happened in 2023?", "2023"),
+        # In a text "may" is mostly no month.
+        ("What did I say in May?", ""),
+        ("What did I say yesterday and on 8 May?", ""),
+        ("What did Ana say yesterday?", None),
+        ("What happened since May?", None),
+        ("What do you know of April?", None),
+        ("What happened?", None),
+    ],
+)
+def test_a_question_may_ask_for_nothing_but_the_time(question: str, named: str | None) -> None:
+    meant = days_meant(question, NOW)
+    assert (meant.named if meant.is_all else None) == named
+
+
+def test_days_are_moments_where_they_were_asked() -> None:
+    pacific = timezone(timedelta(hours=-8))
+    meant = days_meant("yesterday", datetime(2026, 11, 18, 20, tzinfo=pacific))
+    [(begins, ends)] = meant.spans(NOW)
+    assert (begins, ends) == (
+        datetime(2026, 11, 17, 8, tzinfo=UTC),
+        datetime(2026, 11, 18, 8, tzinfo=UTC),
+    )
+
+
+def test_a_day_of_no_year_is_looked_for_in_the_years_around() -> None:
+    spans = days_meant("on 29 February", NOW).spans(NOW)
+    assert [begins.year for begins, _ in spans] == [2016, 2020, 2024]
+    assert len(days_meant("on 1 January", NOW).spans(NOW)) == 12
+
+
+@pytest.mark.parametrize(
     "question",
     [
         "What may I eat?",
@@ -119,7 +159,9 @@ def test_a_day_is_the_askers_own() -> None:
 def test_whatever_is_asked_the_days_are_in_order(question: str, today: date) -> None:
     told = f"{question} 999 years ago, last month, last year, last weekend, {question} in May"
     asked_at = datetime.combine(today, time(), UTC)
-    for each in days_meant(told, asked_at).days:
+    meant = days_meant(told, asked_at)
+    assert all(begins <= ends for begins, ends in meant.spans(asked_at))
+    for each in meant.days:
         assert each.first <= each.last
         assert each.away(today) >= 0
 

@@ -1,15 +1,18 @@
 """Which days a question speaks of: "in May 2026", "on 12 September", "last week". Pure.
 
-Months by name in seven languages, dates in figures, and in English what is told from today. What is
-no date for certain is none: nobody asks about a month with "what may I eat?".
+Months by name in seven languages, dates in figures, and in English what is told from today, and
+whether anything but the days is asked for. What is no date for certain is none: nobody asks about a
+month with "what may I eat?".
 """
 
 import re
 from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, tzinfo
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta, tzinfo
 from math import inf
+
+from recollect.engine.stopwords import STOP_WORDS
 
 # Each month in English, German, French, Spanish, Italian, Portuguese and Dutch.
 _MONTHS = (
@@ -65,10 +68,23 @@ _TIME = re.compile(
     """,
     re.VERBOSE,
 )
+_REST = re.compile(r"\w+")
 # A question that has neither a year nor one of these names no day, and is spared the rest.
 _WORD = re.compile(rf"{_YEAR}|[^\W\d_]+")
 _TELLING = {*_MONTH_OF, *_WEEKDAYS, "ago", "last", "past", "this", "today", "yesterday"}
+# Whoever asks with these and nothing else wants whatever there was: "What did we talk about?".
+_TELL_ME = """
+    all anything chat chats chatted conversation conversations discuss discussed else everything
+    give happen happened happens list me memories memory mention mentioned note noted notes please
+    recall recap remember remembered s said save saved say show speak spoke summarise summarize
+    summary talk talked talking tell thing things told topic topics up us ve
+"""
+_ANYTHING = STOP_WORDS["english"].union(_TELL_ME.split())
+# "Since May" and "before May" are other days than May's; "of May" may be somebody's name.
+_WITHIN = ("in ", "during ", "last ", "this ", "early ", "late ", "mid ")
 _EARLIEST, _LATEST = date(1000, 1, 1), date(9000, 1, 1)
+# A day of no year is looked for in so many years back, and in the next one.
+_YEARS_BACK = 10
 # So much of a question is read for dates; whoever pastes a book asks about no day.
 _READ = 2_000
 
@@ -87,9 +103,13 @@ class Days:
             return max(0, (self.first - day).days, (day - self.last).days)
         # Every year's are within a year of the day's own.
         around = (day.year - 1, day.year, day.year + 1)
-        return min((each.away(day) for year in around for each in self._of(year)), default=inf)
+        return min((each.away(day) for year in around for each in self.of(year)), default=inf)
 
-    def _of(self, year: int) -> Iterator["Days"]:
+    def of(self, year: int) -> Iterator["Days"]:
+        """Those of one year, if it has them; one's own where the year was named."""
+        if not self.is_yearly:
+            yield self
+            return
         found = _dated(year, self.first.month, self.first.day if self.first == self.last else None)
         if found:
             yield found
@@ -101,6 +121,24 @@ class Meant:
 
     days: Sequence[Days] = ()
     zone: tzinfo = UTC
+    # Nothing but the time is asked for: "What did we talk about yesterday?".
+    is_all: bool = False
+    # Then, the day, the month with its year or the year as a text may have it too.
+    named: str = ""
+
+    def spans(self, now: datetime) -> list[tuple[datetime, datetime]]:
+        """From when to when, the end excluded; of those of every year the latest ones."""
+        years = range(now.year - _YEARS_BACK, now.year + 2)
+        found = [
+            (self._begins(each.first), self._begins(_back(each.last, -1)))
+            for days in self.days
+            for year in years
+            for each in days.of(year)
+        ]
+        return list(dict.fromkeys(found))
+
+    def _begins(self, day: date) -> datetime:
+        return datetime.combine(min(max(day, _EARLIEST), _LATEST), time(), self.zone)
 
     def nearness(self, at: datetime) -> float:
         """1 on a day that is meant, less with every day away from it; 0 where none is."""
@@ -123,13 +161,26 @@ def days_meant(question: str, asked_at: datetime) -> Meant:
     zone = asked_at.tzinfo or UTC
     # Whoever asks as of the year 1 must not fall off the calendar with "last month".
     today = min(max(asked_at.date(), _EARLIEST), _LATEST)
-    days = [
-        days
-        for found in _TIME.finditer(question)
-        for days in _days(found, today)
-        if days.first <= days.last
-    ]
-    return Meant(days, zone)
+    days: list[Days] = []
+    named: list[str] = []
+    rest = question
+    for found in _TIME.finditer(question):
+        read = [each for each in _days(found, today) if each.first <= each.last]
+        if read and (not (found["month4"] or found["year4"]) or found[0].startswith(_WITHIN)):
+            rest = rest.replace(found[0], " ", 1)
+            named.append(_written(found))
+        days += read
+    is_all = bool(days) and all(word in _ANYTHING for word in _REST.findall(rest))
+    return Meant(days, zone, is_all, named[0] if is_all and len(named) == 1 else "")
+
+
+def _written(found: re.Match[str]) -> str:
+    """The time without words that texts have for other reasons: "may" alone is no month there."""
+    if day := found["day"] or found["day2"]:
+        return f"{day} {found['month'] or found['month2']}"
+    if month := found["month3"]:
+        return f"{month} {found['year3']}"
+    return found["iso"] or found["figures"] or found["year4"] or ""
 
 
 def _local(at: datetime, zone: tzinfo) -> date:

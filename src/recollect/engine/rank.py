@@ -18,6 +18,8 @@ class Source(StrEnum):
     VECTOR = "vector"
     WORDS = "words"
     LINKS = "links"
+    # Said when the question asks about; only where it asks for nothing else.
+    TIME = "time"
 
 
 # How much a link says about what lies at its other end.

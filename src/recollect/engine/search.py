@@ -19,7 +19,7 @@ from recollect.domain import (
 )
 from recollect.engine import spaces
 from recollect.engine.core import Engine
-from recollect.engine.days import days_meant
+from recollect.engine.days import Meant, days_meant
 from recollect.engine.evidence import (
     LEAST_COSINE,
     Clue,
@@ -37,6 +37,7 @@ from recollect.engine.twins import TWIN_FLOOR, is_twin
 from recollect.engine.words import Query, query_terms
 from recollect.errors import Invalid, Unavailable
 from recollect.store import links, memories, threads, vectors, words
+from recollect.store.memories import Said
 from recollect.store.pool import Db
 from recollect.store.words import Leads, Match
 from recollect.tasks import both
@@ -49,6 +50,8 @@ _SEEDS = 10
 _MOST_LINKS = 200
 # Beyond so many newer ones, how many there are makes no difference any more.
 _NEWEST = 256
+# What tells of the time that is asked about has all of its words, but for how sums are rounded.
+_WHOLLY = 0.999
 # How many of the first are compared with one another.
 _CURATED = 20
 
@@ -155,6 +158,9 @@ async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:
 async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
     if not ask.query.strip():
         raise Invalid("`query` is required in hybrid mode.", field="query")
+    meant = days_meant(ask.query, ask.asked_at or ask.view.as_of or engine.now())
+    if meant.is_all:
+        return await _told_then(engine, caller, ask, meant)
     query = query_terms(ask.query)
     # No connection is held while a model thinks, but one reads the words meanwhile.
     asked, leads = await both(
@@ -162,13 +168,56 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
         _leads(engine, caller, ask, query),
     )
     async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
-        quest = _Quest(engine, db, caller, ask, query, asked, leads)
+        quest = _Quest(engine, db, caller, ask, query, meant, asked, leads)
         lists = await quest.lists()
-        best = ordered(fuse(lists.by_source), lists.traits)
-        page = best[: ask.limit]
-        ids = [each.memory_id for each in page]
-        known = await links.find_all(db, caller, ids, engine.now(), ask.view)
         is_degraded = asked is None and await has_meaning(db, caller.workspace_id)
+        return await _found(engine, db, caller, ask, lists, is_degraded=is_degraded)
+
+
+async def _told_then(engine: Engine, caller: Caller, ask: Search, meant: Meant) -> Found:
+    """What was said when the question asks about, newest first, and what tells of that time.
+
+    For "What did we talk about yesterday?", which means nothing that a vector could be near to.
+    """
+    now = engine.now()
+    async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
+        home = await _home(db, caller, ask.thread)
+        said = await memories.said(db, caller, meant.spans(now), ask.wanted, now=now, view=ask.view)
+        named = await words.search(
+            db,
+            caller,
+            query_terms(meant.named).words,
+            ask.wanted,
+            limit=_DEPTH,
+            now=now,
+            view=ask.view,
+        )
+        telling = [each for each in named if each.coverage >= _WHOLLY]
+        lists = _Lists(
+            {
+                Source.TIME: [Scored(each.id, 1.0) for each in said],
+                Source.WORDS: [Scored(each.id, each.score) for each in telling],
+            },
+            {each.id: _traits(each, home) for each in (*said, *telling)},
+            confidence=1.0 if said or telling else 0.0,
+        )
+        return await _found(engine, db, caller, ask, lists)
+
+
+async def _found(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    ask: Search,
+    lists: "_Lists",
+    *,
+    is_degraded: bool = False,
+) -> Found:
+    """The first of the lists as one, with the memories themselves."""
+    best = ordered(fuse(lists.by_source), lists.traits)
+    page = best[: ask.limit]
+    ids = [each.memory_id for each in page]
+    known = await links.find_all(db, caller, ids, engine.now(), ask.view)
     findings = [
         Finding(found.memory, each.score, each.places, found.is_doubted)
         for each in page
@@ -221,6 +270,7 @@ class _Quest:
         caller: Caller,
         ask: Search,
         query: Query,
+        meant: Meant,
         asked: Asked | None,
         leads: Leads,
     ) -> None:
@@ -230,6 +280,7 @@ class _Quest:
         self._workspace_id = caller.workspace_id
         self._ask = ask
         self._query = query
+        self._meant = meant
         self._asked = asked
         self._leads = leads
         self._home: ThreadId | None = None
@@ -272,6 +323,7 @@ class _Quest:
             point,
             self._ask.wanted,
             phrases=self._query.phrases,
+            spans=self._meant.spans(self._now),
             limit=_DEPTH,
             now=self._now,
             view=self._ask.view,
@@ -298,7 +350,7 @@ class _Quest:
             # In their order, which is twice as fast as by name.
             Clue(
                 each.id,
-                self._traits(each),
+                _traits(each, self._home),
                 each.thread_id,
                 each.speaker,
                 each.cosine,
@@ -340,9 +392,7 @@ class _Quest:
 
     async def _curated(self, clues: Sequence[Clue]) -> list[Clue]:
         """Best first; a later word before the earlier one, a repetition behind everything."""
-        asked_at = self._ask.asked_at or self._ask.view.as_of or self._now
-        meant = days_meant(self._ask.query, asked_at)
-        weights = weigh(clues, self._typical, self._ask.query, meant)
+        weights = weigh(clues, self._typical, self._ask.query, self._meant)
         order = in_order(clues, weights)
         head, tail = order[:_CURATED], order[_CURATED:]
         said = [clue.memory_id for clue in head if clue.is_said]
@@ -353,7 +403,7 @@ class _Quest:
         def are_alike(one: MemoryId, other: MemoryId) -> bool:
             return likeness(one, other) >= SAME_MATTER
 
-        head = newer_first(head, weights, are_alike, meant)
+        head = newer_first(head, weights, are_alike, self._meant)
         repeated = await self._repeated(head, likeness)
         return [
             *(clue for clue in head if clue.memory_id not in repeated),
@@ -418,11 +468,12 @@ class _Quest:
         )
         lists.by_source[Source.LINKS] = [each for each in linked if each.memory_id in known]
         for memory in known.values():
-            lists.traits.setdefault(memory.id, self._traits(memory))
+            lists.traits.setdefault(memory.id, _traits(memory, self._home))
 
-    def _traits(self, each: Match | Memory) -> Traits:
-        is_home = self._home is not None and each.thread_id == self._home
-        return Traits(each.importance, is_home, each.created_at)
+
+def _traits(each: Match | Memory | Said, home: ThreadId | None) -> Traits:
+    is_home = home is not None and each.thread_id == home
+    return Traits(each.importance, is_home, each.created_at)
 
 
 def _is_plausible(clue: Clue) -> bool:

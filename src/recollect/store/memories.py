@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg import sql
-from psycopg.rows import class_row, kwargs_row
+from psycopg.rows import args_row, class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from recollect.domain import (
@@ -457,6 +457,57 @@ async def newest(
     """The live memories made last, newest first."""
     values = {"limit": limit, **visible_to(caller, now, view)}
     return [MemoryId(row[0]) for row in await (await db.execute(_NEWEST, values)).fetchall()]
+
+
+# Those of a time, for whom `m` is asked for by the moments `begins` and `ends`. One span after the
+# other, by the index on when they were made.
+SAID = f"""
+    SELECT DISTINCT said.*
+    FROM unnest(%(begins)s::timestamptz[], %(ends)s::timestamptz[]) AS span (begins, ends)
+    CROSS JOIN LATERAL (
+        SELECT m.id, m.importance, m.thread_id, m.created_at FROM memory m
+        WHERE m.workspace_id = %(workspace_id)s
+            AND m.created_at >= span.begins AND m.created_at < span.ends
+            AND {VISIBLE} AND {MATCHES}
+        ORDER BY m.created_at DESC, m.id DESC
+        LIMIT %(most)s
+    ) AS said
+"""
+_SAID_IN_ORDER = f"{SAID} ORDER BY created_at DESC, id DESC LIMIT %(most)s"
+
+# Each from when to when, the end excluded.
+Spans = Sequence[tuple[datetime, datetime]]
+
+
+class Said(NamedTuple):
+    """A memory of a time that was asked about, with just enough to rank it."""
+
+    id: MemoryId
+    importance: float
+    thread_id: ThreadId | None
+    created_at: datetime
+
+
+def during(spans: Spans) -> dict[str, Any]:
+    """The values of its own that `SAID` names, beside those of sight and filter."""
+    return {
+        "begins": [begins for begins, _ in spans],
+        "ends": [ends for _, ends in spans],
+        "most": _MOST_SAID,
+    }
+
+
+# So many of a time are looked at, the newest of it; more of a day nobody has said.
+_MOST_SAID = 1_000
+
+
+async def said(
+    db: Db, caller: Caller, spans: Spans, wanted: Filter, *, now: datetime, view: View = CURRENT
+) -> list[Said]:
+    """The live memories made at a time, newest first."""
+    values = {**during(spans), **matching(wanted), **visible_to(caller, now, view)}
+    async with db.cursor(row_factory=args_row(Said)) as cursor:
+        return await (await cursor.execute(_SAID_IN_ORDER, values)).fetchall()
 
 
 # As `memory_digest` has it: what stands in another place is not even read.

@@ -14,7 +14,7 @@ from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, 
 from recollect.store import vectors
 from recollect.store.arrays import FloatArray, IdArray
 from recollect.store.bm25 import POSTED, Floats, Further, Worth, postings_of
-from recollect.store.memories import MATCHES, matching
+from recollect.store.memories import MATCHES, SAID, Spans, during, matching
 from recollect.store.pool import Db, Numbered
 from recollect.store.vectors import Point
 from recollect.store.visible import IN_SIGHT, PLACE, PLACES, VISIBLE, in_sight_of, visible_to
@@ -414,18 +414,42 @@ async def search(
     return sorted(_weighed(found, found.seen, {}), key=lambda each: each.order)
 
 
+# The nearest of those that were said when the question asks about: among many they are not of the
+# nearest of all.
+_NEAR_THEN = f"""
+    , said AS MATERIALIZED ({SAID}),
+    near_then AS (
+        SELECT said.id AS memory_id, found.embedding <=> %(vector)s AS distance
+        FROM said
+        CROSS JOIN LATERAL (
+            SELECT v.embedding FROM memory_vector v
+            WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = said.id
+                AND v.generation = %(generation)s
+            LIMIT 1
+        ) AS found
+        ORDER BY distance, said.created_at DESC, said.id
+        LIMIT %(limit)s
+    ),
+    met AS (
+        SELECT * FROM near
+        UNION ALL
+        SELECT * FROM near_then WHERE memory_id NOT IN (SELECT memory_id FROM near)
+    )
+"""
+_MET = ", met AS (SELECT * FROM near)"
+
 # How near the leads are, and the others that are as near, each as the leads were seen.
-_AROUND = f"""
+_SEEN_BESIDE = f"""
     , seen AS MATERIALIZED (
-        SELECT near.memory_id AS id, 1 - near.distance AS cosine, found.*
-        FROM near
+        SELECT met.memory_id AS id, 1 - met.distance AS cosine, found.*
+        FROM met
         CROSS JOIN LATERAL (
             SELECT {_ROW}
             FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND m.id = near.memory_id AND {VISIBLE}
+            WHERE m.workspace_id = %(workspace_id)s AND m.id = met.memory_id AND {VISIBLE}
             LIMIT 1
         ) AS found
-        WHERE NOT near.memory_id = ANY(%(ids)s)
+        WHERE NOT met.memory_id = ANY(%(ids)s)
     )
     SELECT {_SEEN}, further.*, seen.cosine, NULL::float8 AS typical
     FROM seen
@@ -436,6 +460,8 @@ _AROUND = f"""
     UNION ALL
     SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {vectors.TYPICAL}
 """
+_AROUND = f"{_MET} {_SEEN_BESIDE}"
+_AROUND_THEN = f"{_NEAR_THEN} {_SEEN_BESIDE}"
 
 
 class Around(NamedTuple):
@@ -454,24 +480,27 @@ async def around(
     wanted: Filter,
     *,
     phrases: Sequence[str] = (),
+    spans: Spans = (),
     limit: int,
     now: datetime,
     view: View = CURRENT,
 ) -> Around:
     """The leads, and the live memories closest to a vector whether or not a word of theirs matches.
 
-    One statement for all that is still to be known; without a vector there is nothing.
+    With `spans` also the closest that were made then. One statement for all that is still to be
+    known; without a vector there is nothing.
     """
     if point is None:
         return Around(_weighed(leads, leads.seen, {}))
     ask = vectors.Ask(caller, point, wanted, limit, now, view)
     rows = await ask.answered(
         db,
-        _AROUND,
+        _AROUND_THEN if spans else _AROUND,
         tuple_row,
         ids=IdArray([each.id for each in leads.seen]),
         rest=leads.rest,
         phrases=_patterns(phrases),
+        **during(spans),
     )
     cosines = {memory_id: cosine for memory_id, *_, cosine, _ in rows if memory_id}
     others = [Seen(*row) for *row, _, _ in rows if row[_OPENING] is not None]

@@ -8,9 +8,11 @@ from recollect.domain import Caller
 from recollect.engine.core import Engine
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.house import new_caller
 from tests.support.tools import (
     A_UUID,
     TYPES,
+    Direct,
     Object,
     Refused,
     Surface,
@@ -479,6 +481,72 @@ async def test_a_question_that_names_a_day_finds_first_what_was_said_on_it(
         await remember(tools, text, said_at=at.isoformat(), channel_id=f"day {number}")
 
     assert said[(await texts(tools, query, **arguments))[0]] == day
+
+
+async def test_among_many_that_are_nearer_what_was_said_on_the_day_is_found(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    query = "Did Ana go climbing on 10 January?"
+    embedder.table = {query: at_cosine(1.0), "The wall was wet": at_cosine(0.58)}
+    await remember(tools, "The wall was wet", said_at="2026-01-10T12:00:00Z", channel_id="diary")
+    # More than are looked at, whatever day they are of.
+    for number in range(100, 170):
+        embedder.table[f"Rope {number}"] = at_cosine(0.6)
+        await remember(tools, f"Rope {number}", said_at="2026-02-20T12:00:00Z")
+
+    assert (await texts(tools, query))[0] == "The wall was wet"
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments"),
+    [
+        ("What did we talk about yesterday?", {}),
+        ("Summarize yesterday, please", {}),
+        ("What happened on 28 February?", {}),
+        ("What did I tell you last weekend?", {"asked_at": "2026-03-03T09:00:00Z"}),
+    ],
+)
+async def test_who_asks_for_a_time_alone_is_told_what_was_said_then(
+    tools: Surface, query: str, arguments: Object
+) -> None:
+    # The clock stands at 1 March.
+    await remember(tools, "We talk every Friday about tea", said_at="2026-02-20T12:00:00Z")
+    await remember(tools, "Ana bought a kayak", said_at="2026-02-28T09:00:00Z")
+    await remember(tools, "The boiler was mended", said_at="2026-02-28T23:59:00Z")
+    await remember(tools, "Ben has moved", said_at="2026-03-02T00:00:00Z")
+
+    answer = await tools.call("memory_recall", query=query, explain=True, **arguments)
+
+    found = [each["content"] for each in answer["memories"]]
+    assert found == ["The boiler was mended", "Ana bought a kayak"]
+    assert answer["memories"][0]["why"] == [{"source": "time", "rank": 1, "score": 1.0}]
+    assert answer["total_found"] == 2
+    assert answer["confidence"] == 1.0
+
+
+async def test_who_asks_for_a_day_is_also_told_what_speaks_of_it(tools: Surface) -> None:
+    await remember(tools, "The Lisbon office opens on 12 September", said_at="2026-01-05T09:00:00Z")
+    await remember(tools, "The Porto office opens on 12 October", said_at="2026-01-05T09:00:00Z")
+    await remember(tools, "Ana had a cold", said_at="2025-09-12T09:00:00Z")
+
+    found = await texts(tools, "What happens on 12 September?")
+
+    assert sorted(found) == ["Ana had a cold", "The Lisbon office opens on 12 September"]
+    assert await texts(tools, "What happened on 13 September?") == []
+
+
+async def test_who_asks_for_a_time_is_told_only_what_they_want_and_see(
+    tools: Surface, engine: Engine
+) -> None:
+    await remember(tools, "Ana bought a kayak", said_at="2026-02-28T09:00:00Z", tags=["sport"])
+    gone = await remember(tools, "Ana sold a canoe", said_at="2026-02-28T10:00:00Z")
+    await tools.call("memory_delete", memory_id=gone)
+    await remember(tools, "The boiler was mended", said_at="2026-02-28T11:00:00Z")
+    stranger = Direct(engine, await new_caller(engine))
+    await remember(stranger, "A stranger's secret", said_at="2026-02-28T12:00:00Z")
+
+    assert await texts(tools, "What happened yesterday?", tags=["sport"]) == ["Ana bought a kayak"]
+    assert len(await texts(tools, "What happened yesterday?")) == 2
 
 
 async def test_what_was_said_at_the_same_time_stays_in_the_order_it_was_told(

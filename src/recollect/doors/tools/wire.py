@@ -162,7 +162,7 @@ class RecallArguments(Arguments):
 class Why(BaseModel):
     """The place of a memory in one of the lists that found it."""
 
-    source: Literal["vector", "words", "links"]
+    source: Literal["vector", "words", "links", "time"]
     rank: int
     score: float
     path: list[str] | None = optional(
