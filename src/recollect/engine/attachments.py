@@ -1,12 +1,12 @@
 """Files of messages: attached, listed, read in pieces, deleted."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
 from recollect.domain import Caller, File, FileId, Ref, Right, new_code
 from recollect.engine.core import Engine
-from recollect.engine.pieces import take_in
+from recollect.engine.pieces import give_out, take_in
 from recollect.errors import NotFound
 from recollect.store import files, messages
 from recollect.store.pool import Db
@@ -82,11 +82,14 @@ async def get_file(engine: Engine, caller: Caller, message: Ref, ref: Ref) -> Fi
         return await _existing(engine, db, caller, message, ref)
 
 
-async def read_file(engine: Engine, caller: Caller, file: File) -> AsyncGenerator[bytes]:
-    """A file's bytes, one piece in memory at a time."""
-    async with engine.reading(caller) as db:
-        async for piece in files.pieces(db, caller.workspace_id, file.id):
-            yield piece
+def read_file(engine: Engine, caller: Caller, file: File) -> AsyncIterator[bytes]:
+    """A file's bytes. Each piece is a transaction: a slow reader holds no connection."""
+
+    async def get(number: int) -> bytes | None:
+        async with engine.reading(caller) as db:
+            return await files.piece(db, caller.workspace_id, file.id, number)
+
+    return give_out(get, 0, file.size - 1)
 
 
 async def delete_file(engine: Engine, caller: Caller, message: Ref, ref: Ref) -> None:

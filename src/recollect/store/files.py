@@ -87,15 +87,18 @@ _PIECE = """
 """
 
 
+async def piece(db: Db, workspace_id: WorkspaceId, file_id: FileId, number: int) -> bytes | None:
+    """One piece; None when there is none of that number."""
+    values = {"workspace_id": workspace_id, "file_id": file_id, "number": number}
+    row = await (await db.execute(_PIECE, values)).fetchone()
+    return bytes(row[0]) if row else None
+
+
 async def pieces(db: Db, workspace_id: WorkspaceId, file_id: FileId) -> AsyncIterator[bytes]:
     """A file's bytes, one piece in memory at a time."""
     number = 0
-    while True:
-        values = {"workspace_id": workspace_id, "file_id": file_id, "number": number}
-        row = await (await db.execute(_PIECE, values)).fetchone()
-        if row is None:
-            return
-        yield bytes(row[0])
+    while (found := await piece(db, workspace_id, file_id, number)) is not None:
+        yield found
         number += 1
 
 

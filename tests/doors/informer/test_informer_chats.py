@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 from recollect.domain import Caller
+from recollect.doors import refs
+from recollect.engine.attachments import get_file, list_files, read_file
 from recollect.engine.core import Engine
+from recollect.engine.pieces import PIECE_BYTES
 from recollect.models.registry import Embedders
 from recollect.worker import Worker
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
+from tests.support.house import open_pool
 from tests.support.informer import Http, Object, complaint, listed, new_chat, remember, say
 
 pytestmark = pytest.mark.anyio
@@ -256,3 +260,23 @@ async def test_S60_what_brings_no_file_that_can_be_kept_is_refused(
 
     assert complaint(answer)[0] == status
     assert (await http.get(f"/api/messages/{message}/files")).json()["files"] == []
+
+
+async def test_readers_who_take_their_time_hold_no_connection(
+    http: Http, engine: Engine, caller: Caller, database_url: str
+) -> None:
+    chat = await new_chat(http)
+    [message] = [refs.message(each) for each in await say(http, chat, "see attached")]
+    content = bytes(range(256)) * (PIECE_BYTES // 256) + b"the last piece"
+    upload = {"filename": "a.bin", "data": base64.b64encode(content).decode()}
+    sent = (await http.post(f"/api/messages/{message.code}/files", json=upload)).json()
+    async with open_pool(database_url, size=2) as pool:
+        narrow = replace(engine, pool=pool)
+        file = await get_file(narrow, caller, message, refs.file(sent["id"]))
+        readers = [read_file(narrow, caller, file) for _ in range(3)]
+
+        begun = [await anext(reader) for reader in readers]
+
+        assert await list_files(narrow, caller, message) == [file]
+        rest = [b"".join([piece async for piece in reader]) for reader in readers]
+        assert [first + more for first, more in zip(begun, rest, strict=True)] == [content] * 3
