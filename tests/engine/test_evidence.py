@@ -159,6 +159,8 @@ def test_notes_are_never_reordered_by_age() -> None:
         ("I moved house. Which bus goes there?", "user", False),
         ("Where does Ana live?", None, False),
         ("WHERE DOES ana LIVE", "Ana Maria", True),
+        ("What is the wifi password?", "The deadline", False),
+        ("When is the deadline?", "The deadline", True),
     ],
 )
 def test_a_question_names_speakers_by_name_or_pronoun(

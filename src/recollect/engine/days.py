@@ -32,11 +32,23 @@ _MONTHS = (
 _MONTH_OF = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
 _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _YEAR = r"(?:19|20)\d\d"
-# A month or a year alone is a time only where a word like this stands before it.
-_AT = (
-    "in|on|during|since|until|till|before|after|by|from|to|and|of|for|last|this|early|late|mid|"
-    "im|seit|bis|ab|vor|nach|letzten|diesen|en|de|depuis|desde|hasta|del|nel|da|di|em|op|sinds|vanaf"
-)
+# A month or a year alone is a time only where a word like this stands before it: "of May" may be
+# somebody's name, and "of 2000" an amount.
+_WITHIN = "in|during|last|this|early|late|mid|im|letzten|diesen|en|nel|em|op"
+# Or one that opens it to a side: what was said since then, or before.
+_OPENING = {
+    word: opening
+    for opening, words in {
+        "since": "since seit depuis desde sinds vanaf",
+        "after": "after nach",
+        "until": "until till bis hasta",
+        "before": "before vor",
+    }.items()
+    for word in words.split()
+}
+# Months that are other words, too: "this may do", "section 2 may apply".
+_WORDS_TOO = frozenset({"may", "march"})
+_CERTAIN = re.compile(r"\b(?:on|the|from|by|of|and|to|dated)\ $")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS = {
     word: number
@@ -51,19 +63,20 @@ _UNIT = "|".join(_LENGTHS)
 
 _TIME = re.compile(
     rf"""
-    \b(?:
+    \b(?:(?P<opening>{"|".join(_OPENING)})\ (?:the\ )?)?(?:
         (?P<iso>{_YEAR}-\d\d?(?:-\d\d?)?)
         | (?P<figures>\d\d?[./]\d\d?[./]{_YEAR})
-        | (?P<day>\d\d?)(?:st|nd|rd|th|\.|er|º)?\ (?:(?:of|de|di)\ )?(?P<month>{_MONTH})
+        | (?P<day>\d\d?)(?P<mark>st|nd|rd|th|\.|er|º)?\ (?P<of>(?:of|de|di)\ )?(?P<month>{_MONTH})
             (?:,?\ (?:(?:of|de|del)\ )?(?P<year>{_YEAR}))?
         | (?P<month2>{_MONTH})\ (?P<day2>\d\d?)(?:st|nd|rd|th)?(?:,?\ (?P<year2>{_YEAR}))?
         | (?P<month3>{_MONTH}),?\ (?:(?:of|de|del)\ )?(?P<year3>{_YEAR})
-        | (?:{_AT})\ (?:(?P<month4>{_MONTH})(?!,?\ \d)|(?P<year4>{_YEAR}))
+        | (?(opening)|(?:{_WITHIN})\ )(?:(?P<month4>{_MONTH})(?!,?\ \d)|(?P<year4>{_YEAR}))
+        | (?:from|between)\ (?P<from>{_YEAR})\ (?:to|and|until|till)\ (?P<to>{_YEAR})
         | (?P<near>today|yesterday|the\ day\ before\ yesterday)
         | (?P<span>last|this|the\ past|the\ last)\ (?P<unit>{_UNIT}|weekend)
         | (?:the\ |over\ the\ )?(?:last|past)\ (?P<past>{_COUNT})\ (?P<units>{_UNIT})s
         | (?P<ago>{_COUNT})\ (?P<agos>{_UNIT})s?\ ago
-        | (?:last|on|this)\ (?P<weekday>{"|".join(_WEEKDAYS)})
+        | (?(opening)|(?:last|on|this)\ )(?P<weekday>{"|".join(_WEEKDAYS)})
     )\b(?![-./]\d)
     """,
     re.VERBOSE,
@@ -72,16 +85,20 @@ _REST = re.compile(r"\w+")
 # A question that has neither a year nor one of these names no day, and is spared the rest.
 _WORD = re.compile(rf"{_YEAR}|[^\W\d_]+")
 _TELLING = {*_MONTH_OF, *_WEEKDAYS, "ago", "last", "past", "this", "today", "yesterday"}
-# Whoever asks with these and nothing else wants whatever there was: "What did we talk about?".
-_TELL_ME = """
-    all anything chat chats chatted conversation conversations discuss discussed else everything
-    give happen happened happens list me memories memory mention mentioned note noted notes please
-    recall recap remember remembered s said save saved say show speak spoke summarise summarize
-    summary talk talked talking tell thing things told topic topics up us ve
-"""
-_ANYTHING = STOP_WORDS["english"].union(_TELL_ME.split())
-# "Since May" and "before May" are other days than May's; "of May" may be somebody's name.
-_WITHIN = ("in ", "during ", "last ", "this ", "early ", "late ", "mid ")
+# Whoever asks with one of the first, and otherwise with words that say nothing, wants whatever
+# there was: "What did we talk about?". "What do I have?" is about what is to come, said anytime.
+_TELL_ME, _SAYING_NOTHING = (
+    frozenset(words.split())
+    for words in (
+        """
+        chat chats chatted conversation conversations did discuss discussed done everything happened
+        memories mention mentioned noted notes recap remember remembered said saved spoke summarise
+        summarize summary talk talked talking tell told
+        """,
+        "all anything else give list me note please recall s say show things topic topics up us ve",
+    )
+)
+_ANY_WORD = _TELL_ME | _SAYING_NOTHING | STOP_WORDS["english"]
 _EARLIEST, _LATEST = date(1000, 1, 1), date(9000, 1, 1)
 # A day of no year is looked for in so many years back, and in the next one.
 _YEARS_BACK = 10
@@ -165,17 +182,35 @@ def days_meant(question: str, asked_at: datetime) -> Meant:
     named: list[str] = []
     rest = question
     for found in _TIME.finditer(question):
+        if _is_doubtful(found, question):
+            continue
         read = [each for each in _days(found, today) if each.first <= each.last]
-        if read and (not (found["month4"] or found["year4"]) or found[0].startswith(_WITHIN)):
+        if read:
             rest = rest.replace(found[0], " ", 1)
             named.append(_written(found))
         days += read
-    is_all = bool(days) and all(word in _ANYTHING for word in _REST.findall(rest))
+    is_all = bool(days) and _asks_for_anything(_REST.findall(rest))
     return Meant(days, zone, is_all, named[0] if is_all and len(named) == 1 else "")
+
+
+def _asks_for_anything(words: Sequence[str]) -> bool:
+    return not words or (_ANY_WORD.issuperset(words) and not _TELL_ME.isdisjoint(words))
+
+
+def _is_doubtful(found: re.Match[str], question: str) -> bool:
+    """Whether what looks like a month may as well be a verb."""
+    if found["month4"] in _WORDS_TOO:
+        return found[0].startswith("this ")
+    if found["month"] not in _WORDS_TOO or found["year"] or found["mark"] or found["of"]:
+        return False
+    goes_on = question[found.end() : found.end() + 2].strip().isalpha()
+    return goes_on and not (found["opening"] or _CERTAIN.search(question[: found.start()]))
 
 
 def _written(found: re.Match[str]) -> str:
     """The time without words that texts have for other reasons: "may" alone is no month there."""
+    if found["opening"]:
+        return ""
     if day := found["day"] or found["day2"]:
         return f"{day} {found['month'] or found['month2']}"
     if month := found["month3"]:
@@ -207,11 +242,29 @@ def _days(found: re.Match[str], today: date) -> Iterator[Days]:
             _dated(int(year) if year else None, _MONTH_OF[month], int(day) if day else None)
         ]
     elif found["year4"]:
-        year = int(found["year4"])
-        readings = [Days(date(year, 1, 1), date(year, 12, 31))]
+        readings = [_years(found["year4"], found["year4"])]
+    elif found["from"]:
+        readings = [_years(found["from"], found["to"])]
     else:
         readings = [_told_from(found, today)]
-    return (each for each in readings if each)
+    opening = _OPENING.get(found["opening"])
+    return (_opened(each, opening, today) if opening else each for each in readings if each)
+
+
+def _years(first: str, last: str) -> Days:
+    return Days(date(int(first), 1, 1), date(int(last), 12, 31))
+
+
+def _opened(days: Days, opening: str, today: date) -> Days:
+    """All days since, after, until or before these; those of no year are the latest that began."""
+    if days.is_yearly:
+        begun = (each for year in (today.year, today.year - 1) for each in days.of(year))
+        days = next((each for each in begun if each.first <= today), days)
+    if opening == "since":
+        return Days(days.first, max(days.first, today))
+    if opening == "after":
+        return Days(_back(days.last, -1), max(_back(days.last, -1), today))
+    return Days(_EARLIEST, days.last if opening == "until" else _back(days.first, 1))
 
 
 def _dated(year: int | None, month: int, day: int | None = None) -> Days | None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from recollect.domain import MemoryId, ThreadId
 from recollect.engine.days import NO_DAYS, Meant
+from recollect.engine.stopwords import STOP_WORDS
 
 T = TypeVar("T")
 
@@ -202,13 +203,15 @@ def addressed(question: str) -> frozenset[str]:
         word.strip("?!.,;:'\"()").removesuffix("'s").casefold()
         for word in question.replace("\u2019", "'").split()
     )
+    # In "The deadline: Friday" nobody is called "the".
+    named = words - STOP_WORDS["english"]
     if _SENTENCE_END.search(question.strip()):
-        return words
+        return named
     if words & _FIRST_PERSON:
-        words |= _USERS
+        named |= _USERS
     if words & _SECOND_PERSON:
-        words |= _ASSISTANTS
-    return words
+        named |= _ASSISTANTS
+    return named
 
 
 def is_named(speaker: str | None, named: frozenset[str]) -> bool:

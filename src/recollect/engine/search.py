@@ -37,7 +37,7 @@ from recollect.engine.twins import TWIN_FLOOR, is_twin
 from recollect.engine.words import Query, query_terms
 from recollect.errors import Invalid, Unavailable
 from recollect.store import links, memories, threads, vectors, words
-from recollect.store.memories import Said
+from recollect.store.memories import Said, Spans
 from recollect.store.pool import Db
 from recollect.store.words import Leads, Match
 from recollect.tasks import both
@@ -158,9 +158,10 @@ async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:
 async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
     if not ask.query.strip():
         raise Invalid("`query` is required in hybrid mode.", field="query")
-    meant = days_meant(ask.query, ask.asked_at or ask.view.as_of or engine.now())
-    if meant.is_all:
-        return await _told_then(engine, caller, ask, meant)
+    asked_at = ask.asked_at or ask.view.as_of or engine.now()
+    meant = days_meant(ask.query, asked_at)
+    if meant.is_all and (found := await _told_then(engine, caller, ask, meant, asked_at)).total:
+        return found
     query = query_terms(ask.query)
     # No connection is held while a model thinks, but one reads the words meanwhile.
     asked, leads = await both(
@@ -168,13 +169,16 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
         _leads(engine, caller, ask, query),
     )
     async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
-        quest = _Quest(engine, db, caller, ask, query, meant, asked, leads)
+        spans = meant.spans(asked_at)
+        quest = _Quest(engine, db, caller, ask, query, meant, spans, asked, leads)
         lists = await quest.lists()
         is_degraded = asked is None and await has_meaning(db, caller.workspace_id)
         return await _found(engine, db, caller, ask, lists, is_degraded=is_degraded)
 
 
-async def _told_then(engine: Engine, caller: Caller, ask: Search, meant: Meant) -> Found:
+async def _told_then(
+    engine: Engine, caller: Caller, ask: Search, meant: Meant, asked_at: datetime
+) -> Found:
     """What was said when the question asks about, newest first, and what tells of that time.
 
     For "What did we talk about yesterday?", which means nothing that a vector could be near to.
@@ -182,7 +186,9 @@ async def _told_then(engine: Engine, caller: Caller, ask: Search, meant: Meant) 
     now = engine.now()
     async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
         home = await _home(db, caller, ask.thread)
-        said = await memories.said(db, caller, meant.spans(now), ask.wanted, now=now, view=ask.view)
+        said = await memories.said(
+            db, caller, meant.spans(asked_at), ask.wanted, now=now, view=ask.view
+        )
         named = await words.search(
             db,
             caller,
@@ -199,7 +205,7 @@ async def _told_then(engine: Engine, caller: Caller, ask: Search, meant: Meant) 
                 Source.WORDS: [Scored(each.id, each.score) for each in telling],
             },
             {each.id: _traits(each, home) for each in (*said, *telling)},
-            confidence=1.0 if said or telling else 0.0,
+            confidence=1.0,
         )
         return await _found(engine, db, caller, ask, lists)
 
@@ -271,6 +277,7 @@ class _Quest:
         ask: Search,
         query: Query,
         meant: Meant,
+        spans: Spans,
         asked: Asked | None,
         leads: Leads,
     ) -> None:
@@ -281,6 +288,7 @@ class _Quest:
         self._ask = ask
         self._query = query
         self._meant = meant
+        self._spans = spans
         self._asked = asked
         self._leads = leads
         self._home: ThreadId | None = None
@@ -323,7 +331,7 @@ class _Quest:
             point,
             self._ask.wanted,
             phrases=self._query.phrases,
-            spans=self._meant.spans(self._now),
+            spans=self._spans,
             limit=_DEPTH,
             now=self._now,
             view=self._ask.view,
