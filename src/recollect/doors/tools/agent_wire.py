@@ -208,12 +208,17 @@ def to_agent_search(given: SearchParameters, reach: Filter) -> Search:
     )
 
 
-def to_change(given: MemoryChange) -> Change:
-    """The verb's value."""
+def to_change(given: MemoryChange, memory: Memory) -> Change:
+    """The verb's value: what equals what the reader was shown is no change.
+
+    What was shown may be less than what is kept: importance is shown as time has worn it, and the
+    category of another door as the type it counts as.
+    """
+    shown = from_memory(memory)
     return Change(
-        content=given.content,
-        category=given.memory_type,
-        importance=given.importance,
+        content=None if given.content == shown.content else given.content,
+        category=None if given.memory_type == shown.memory_type else given.memory_type,
+        importance=None if given.importance == shown.importance else given.importance,
         tags=given.tags,
         pinned=given.pinned,
     )

@@ -19,7 +19,7 @@ from recollect.engine.browse import (
     reach_of,
     require_within,
 )
-from recollect.engine.change import change
+from recollect.engine.change import change, get
 from recollect.engine.core import Engine
 from recollect.engine.link import link, reopen, unlink
 from recollect.engine.save import save
@@ -109,7 +109,8 @@ async def change_memory(
 ) -> agent_wire.Changed:
     """Change what is sent of a memory."""
     ref = await _within(engine, caller, agent, memory_id, Right.WRITE)
-    changed = await change(engine, caller, ref, agent_wire.to_change(body))
+    shown = await get(engine, caller, ref)
+    changed = await change(engine, caller, ref, agent_wire.to_change(body, shown))
     return agent_wire.Changed(success=True, memory=agent_wire.from_memory(changed))
 
 
