@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.extract import Line, split_sentences, summary_of
+from recollect.engine.extract import Line, fitted, shortened, split_sentences, summary_of
 
 
 def test_it_says_who_said_what_and_keeps_numbers_names_and_dates() -> None:
@@ -57,6 +57,80 @@ def test_sentences_end_where_people_end_them(text: str, sentences: list[str]) ->
     assert split_sentences(text) == sentences
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Die Miete steigt am 1. Januar auf 850 Euro.",
+        "Wir treffen uns am 24.12. um 18 Uhr.",
+        "Am 1. Mai haben wir z.B. Äpfel, Birnen usw. zu verkaufen.",
+        "Vi ses den 3. mars kl. 5 ved havnen.",
+        "Order No. 4711 is late.",
+        "The U.S. economy grew 3 %.",
+        "He joined the U.S. Army at J. D. Smith's.",
+        "El Sr. García paga 300 euros.",
+        "Dr. De Vries is away until Sept. 5 at 8 a.m. or so.",
+        "Мы живём в г. Москва на ул. Ленина.",
+        "I was thinking... maybe in May.",
+        '"Why?" she asked.',
+        "「はい。」と言った。",
+        "1. The plan",
+    ],
+)
+def test_a_sentence_goes_on_after_an_abbreviation_or_a_number_that_counts(sentence: str) -> None:
+    assert split_sentences(f"{sentence}\n{sentence}") == [sentence, sentence]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("He is 25. She is 30.", ["He is 25.", "She is 30."]),
+        ("Ich habe 3. Die anderen sind weg.", ["Ich habe 3.", "Die anderen sind weg."]),
+        ("I live in the U.S. It is big.", ["I live in the U.S.", "It is big."]),
+        ("Take vitamin C. It helps.", ["Take vitamin C.", "It helps."]),
+        ("No. I said no. No. 5 is alive.", ["No.", "I said no.", "No. 5 is alive."]),
+        ("i slept at home. then it rained.", ["i slept at home.", "then it rained."]),
+        ("كيف حالك؟ أنا بخير.", ["كيف حالك؟", "أنا بخير."]),
+        ("मैं ठीक हूँ। तुम कैसे हो?", ["मैं ठीक हूँ।", "तुम कैसे हो?"]),
+    ],
+)
+def test_it_ends_where_the_next_word_begins_another(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("1. Copy the data.\n2. Test it.", ["Copy the data.", "Test it."]),
+        ("1) Copy\n2) Test\n\n1) Sleep", ["Copy", "Test", "Sleep"]),
+        ("15. August.", ["15. August."]),
+        ("1. August: dentist\n15. August: barber", ["1. August: dentist", "15. August: barber"]),
+        ("1. August: dentist\n2. August: barber", ["1. August: dentist", "2. August: barber"]),
+    ],
+)
+def test_numbers_of_a_list_are_left_out_and_dates_are_not(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+def test_an_answer_keeps_its_date() -> None:
+    lines = [Line("Ben", "When is the exam?"), Line("Anna", "15. August.")]
+
+    assert summary_of(lines) == "Ben asks: When is the exam? Anna says: 15. August."
+
+
+def test_what_everybody_says_all_the_time_is_told_by_the_language_of_the_conversation() -> None:
+    lines = [
+        Line("Anna", "Die Heizung im Keller ist kaputt."),
+        Line("Ben", "Das ist mir egal, und ich bin nicht der, der sich um das kümmert."),
+        Line("Anna", "Das ist es ja, was mich an dir so ärgert."),
+        Line("Ben", "Die Firma Koch repariert die Heizung am 3. Mai für 400 Euro."),
+    ]
+
+    assert summary_of(lines) == (
+        "Anna says: Die Heizung im Keller ist kaputt. "
+        "Ben says: Die Firma Koch repariert die Heizung am 3. Mai für 400 Euro."
+    )
+
+
 def test_pleasantries_alone_still_say_something() -> None:
     assert summary_of([Line("Ana", "Hello!"), Line("Ben", "Hi")]) != ""
     assert summary_of([Line("Ana", "  ")]) == ""
@@ -75,3 +149,48 @@ def test_every_sentence_of_a_summary_was_said(lines: list[Line]) -> None:
             rest = rest.replace(each, "")
 
     assert rest.replace(".", "").strip() == ""
+
+
+@given(
+    st.lists(st.builds(Line, st.sampled_from(["Ana", "Ben"]), st.text(max_size=200)), max_size=25),
+    st.integers(100, 400),
+)
+def test_a_summary_is_as_short_as_it_is_asked_to_be(lines: list[Line], longest: int) -> None:
+    whole, short = summary_of(lines), summary_of(lines, longest)
+
+    assert len(short) <= longest
+    assert (short == whole) == (len(whole) <= longest)
+
+
+@given(st.lists(st.text(alphabet="ab", max_size=50), min_size=1, max_size=20), st.integers(19, 500))
+def test_short_texts_leave_their_room_to_long_ones(texts: list[str], room: int) -> None:
+    found = fitted(texts, room)
+
+    assert len("\n".join(found)) <= room
+    if len("\n".join(texts)) <= room:
+        assert found == texts
+    else:
+        # Nobody was cut for the sake of somebody who got more.
+        least = min(len(each) for each, text in zip(found, texts, strict=True) if each != text)
+        assert max(map(len, found)) <= least + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "short"),
+    [
+        ("We meet at noon.", 16, "We meet at noon."),
+        ("We meet at noon.", 15, "We meet at…"),
+        ("We meet at noon.", 11, "We meet at…"),
+        ("总共300000元", 7, "总共…"),
+        ("ไปทำงาน", 4, "ไป…"),
+        ("e\u0301e\u0301e\u0301", 4, "e\u0301…"),
+        ("👍🏽👍🏽👍🏽", 4, "👍🏽…"),
+        ("👩‍👩‍👧👩‍👩‍👧", 9, "👩‍👩‍👧…"),
+        ("🇩🇪 🇫🇷🇮🇹", 6, "🇩🇪…"),
+        ("word", 0, ""),
+    ],
+)
+def test_a_cut_is_between_two_words_or_else_two_letters(
+    text: str, longest: int, short: str
+) -> None:
+    assert shortened(text, longest) == short
