@@ -4,16 +4,17 @@ Ours stands in when there is no model or it fails, and then the reason is kept w
 """
 
 import asyncio
-import json
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import accumulate
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recollect.domain import Message, WorkspaceId
 from recollect.engine.core import Engine
-from recollect.engine.extract import Line, summary_of
+from recollect.engine.extract import Line, fitted, shortened, summary_of
 from recollect.engine.fence import unfenced
 from recollect.engine.ledger import ask_in_background
 from recollect.errors import Unavailable
@@ -22,10 +23,13 @@ from recollect.models.chat import Question
 LOCAL = "local"
 GIVEN = "given"
 
-# Enough for any stretch of twenty messages; of longer ones a model sees the beginning of each.
+# Enough for nearly any stretch of twenty messages; of longer ones a model sees the beginning of
+# each, and where so little of each would say nothing, the first and the last messages.
 _MOST_CHARACTERS = 24_000
+_LEAST_CHARACTERS = 200
 # More than this of one message is a document, and what is said stands at its beginning.
 _LONGEST_SAID = 20_000
+_LONGEST_SUMMARY = 4_000
 _DEADLINE = timedelta(seconds=30)
 _ASK = """\
 Summarise the conversation below in two to four plain sentences, in its own language, for somebody \
@@ -48,15 +52,14 @@ class NoSummary(Exception):
 
 
 class _Typed(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="ignore", str_strip_whitespace=True)
 
-    summary: str = Field(min_length=10, max_length=4_000)
+    summary: str = Field(max_length=_LONGEST_SUMMARY)
 
 
 async def summarise(engine: Engine, workspace_id: WorkspaceId, said: Sequence[Message]) -> Summary:
     """What these messages say, in a few sentences; never empty."""
-    # What we told a model and somebody repeats is known: summarised, it would be learnt again.
-    lines = [Line(speaker_of(each), unfenced(each.content)[:_LONGEST_SAID]) for each in said]
+    lines = [Line(speaker_of(each), _heard(each)) for each in said]
     route = engine.chats.find(engine.summary_model) if engine.summary_model else None
     route = route or engine.chats.background
     reason = None
@@ -78,7 +81,7 @@ async def summarise(engine: Engine, workspace_id: WorkspaceId, said: Sequence[Me
             # The kind and our own words, never the model's: those may hold anything.
             reason = f"{type(failure).__name__}: {failure}"
     # Long ones take seconds, in which everybody else would wait.
-    text = await asyncio.to_thread(summary_of, lines)
+    text = await asyncio.to_thread(summary_of, lines, _LONGEST_SUMMARY)
     return Summary(text or _bare(said), LOCAL, reason)
 
 
@@ -87,9 +90,21 @@ def speaker_of(message: Message) -> str:
     return message.author or message.role.replace("_", " ").capitalize()
 
 
+def _heard(message: Message) -> str:
+    # What we told a model and somebody repeats is known: summarised, it would be learnt again.
+    return shortened(unfenced(message.content), _LONGEST_SAID)
+
+
 def _transcript(lines: Sequence[Line]) -> str:
-    room = _MOST_CHARACTERS // max(1, len(lines))
-    return "\n".join(f"{line.speaker}: {line.text[:room]}" for line in lines)
+    """What a model is given: all that was said, or as much of it as there is room for."""
+    said = [f"{line.speaker}: {line.text}" for line in lines]
+    inwards = [-(each // 2) - 1 if each % 2 else each // 2 for each in range(len(said))]
+    needs = accumulate(min(len(said[each]), _LEAST_CHARACTERS) + 1 for each in inwards)
+    kept = bisect(list(needs), _MOST_CHARACTERS)
+    if kept < len(said):
+        left_out = f"[{len(said) - kept} messages left out]"
+        said[(kept + 1) // 2 : len(said) - kept // 2] = [left_out]
+    return "\n".join(fitted(said, _MOST_CHARACTERS))
 
 
 def _checked(text: str, *, is_whole: bool) -> str:
@@ -98,15 +113,18 @@ def _checked(text: str, *, is_whole: bool) -> str:
         raise NoSummary("The answer was cut off.")
     begin, end = text.find("{"), text.rfind("}")
     try:
-        typed = _Typed.model_validate(json.loads(text[begin : end + 1]))
+        # Unlike Python's own, this reader takes no half of a letter, nor brackets without end.
+        typed = _Typed.model_validate_json(text[begin : end + 1])
     except (ValueError, ValidationError):
         raise NoSummary("The answer was no summary.") from None
-    if "\0" in typed.summary or any("\ud800" <= letter <= "\udfff" for letter in typed.summary):
+    if "\0" in typed.summary:
         raise NoSummary("The summary cannot be stored.")
-    return typed.summary.strip()
+    if not any(letter.isalnum() for letter in typed.summary):
+        raise NoSummary("The summary says nothing.")
+    return typed.summary
 
 
 def _bare(said: Sequence[Message]) -> str:
     """For messages without a sentence: who spoke."""
     speakers = ", ".join(dict.fromkeys(speaker_of(each) for each in said))
-    return f"{speakers}: {len(said)} messages without text."
+    return f"{shortened(speakers, _LONGEST_SUMMARY // 2)}: {len(said)} messages without text."
