@@ -133,6 +133,59 @@ async def test_N05_no_answer_is_kept_of_what_is_deleted_for_good(
         assert await cursor.fetchall() == []
 
 
+# Whose answers tell what is in a session; the last one without naming it.
+IN_SESSION: list[tuple[str, str, Any]] = [
+    ("PUT", "state", {"state": {"name": "Ada"}}),
+    ("POST", "turns", {"input": "Ada", "output": "hello"}),
+    ("POST", "context", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), IN_SESSION)
+@pytest.mark.parametrize("spell", [str, str.upper])
+async def test_N05_no_answer_is_kept_of_what_was_in_a_deleted_session(
+    visitor: Visitor, engine: Engine, method: str, path: str, body: Any, spell: Any
+) -> None:
+    """However it was spelt in the address."""
+    session = await open_session(visitor.http, initial_state={"name": "Ada"})
+    other = await open_session(visitor.http, initial_state={"name": "Grace"})
+    async with engine.pool.everywhere() as db:
+        cursor = await db.execute(
+            "SELECT id FROM thread WHERE workspace_id = %s AND short_code = %s",
+            [visitor.caller.workspace_id, session["id"].removeprefix("sess_")],
+        )
+        [thread_id] = await cursor.fetchone() or [None]
+    address = f"/v1/sessions/{spell(str(thread_id))}"
+    told_of = await visitor.http.request(method, f"{address}/{path}", json=body, headers=ONCE)
+    stays = f"/v1/sessions/{other['id']}/{path}"
+    kept = await visitor.http.request(method, stays, json=body, headers=ONCE)
+
+    deleted = await visitor.http.delete(address, headers=ONCE)
+
+    again = await visitor.http.request(method, f"{address}/{path}", json=body, headers=ONCE)
+    assert "Ada" in told_of.text
+    assert again.status_code == 404
+    assert told(await visitor.http.delete(address, headers=ONCE)) == told(deleted)
+    assert told(await visitor.http.request(method, stays, json=body, headers=ONCE)) == told(kept)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), IN_SESSION)
+async def test_N05_no_answer_is_kept_of_what_was_in_a_session_whose_time_is_up(
+    visitor: Visitor, engine: Engine, clock: Clock, method: str, path: str, body: Any
+) -> None:
+    initial = {"name": "Ada"}
+    session = await open_session(visitor.http, initial_state=initial, ttl_seconds=3600)
+    address = f"/v1/sessions/{session['id']}/{path}"
+    told_of = await visitor.http.request(method, address, json=body, headers=ONCE)
+    clock.advance(timedelta(hours=2))
+
+    await tidy(engine)
+
+    again = await visitor.http.request(method, address, json=body, headers=ONCE)
+    assert "Ada" in told_of.text
+    assert again.status_code == 404
+
+
 async def test_N05_the_same_key_for_another_request_is_a_lasting_conflict(
     visitor: Visitor,
 ) -> None:

@@ -38,11 +38,13 @@ async def tidy(engine: Engine) -> None:
         await injections.sweep(db, now - _TURNS_KEPT, _BATCH)
         await responses.sweep(db, now - _TURNS_KEPT, _BATCH)
         await lessons.sweep(db, now - _TURNS_KEPT, _BATCH)
-        await threads.empty_expired(db, now, _BATCH)
         await assets.sweep(db, now)
         await sign_ins.sweep(db, now=now, tried_before=now - FORGIVEN)
         await documents.sweep(db, now)
         crowded = await words.crowded_tallies(db)
+    async with engine.pool.everywhere() as db:
+        for workspace_id, ended in (await threads.empty_expired(db, now, _BATCH)).items():
+            await idempotency.forget_answers(db, workspace_id, ended)
     await plan_indexes(engine)
     await drop_strays(engine)
     await plan_counts(engine)

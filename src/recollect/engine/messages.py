@@ -168,7 +168,9 @@ async def edit_message(engine: Engine, caller: Caller, ref: Ref, ask: EditMessag
         await messages.update(db, caller.workspace_id, after)
         if after.content != before.content:
             await _unsettle(engine, db, caller, after)
-            await idempotency.forget_answers(db, caller.workspace_id, [(after.id, after.code)])
+            await idempotency.forget_answers(
+                db, caller.workspace_id, [(after.id, after.code)], are_gone=False
+            )
         await _note(engine, db, caller, held, "message.edited", [after.code])
     return after
 
@@ -192,7 +194,7 @@ async def clear_messages(engine: Engine, caller: Caller, thread: Ref) -> int:
     async with engine.writing(caller) as db:
         held = await held_thread(engine, db, caller, thread)
         cleared = await messages.clear(db, caller.workspace_id, held.id, engine.now())
-        # Every answer that shows a message of this thread shows the thread as well.
+        # Every answer that shows a message of this thread names the thread, or its address does.
         await idempotency.forget_answers(db, caller.workspace_id, [(held.id, held.code)])
         await engine.note(
             db,

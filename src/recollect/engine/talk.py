@@ -126,7 +126,7 @@ async def end_chat(engine: Engine, caller: Caller, ref: Ref) -> None:
         own = [each.id for each in known.values() if each.scope is Scope.THREAD or each.id in cut]
         await remove_rows(engine, db, inside, own)
         await threads.remove(db, caller.workspace_id, thread.id)
-        # Every answer that shows a message of this chat shows the chat as well.
+        # Every answer that shows a message of this chat names the chat, or its address does.
         await idempotency.forget_answers(db, caller.workspace_id, [(thread.id, thread.code)])
         await engine.note(
             db, caller, "session.deleted", {}, thread_code=thread.code, subject=thread.subject

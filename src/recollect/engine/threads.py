@@ -22,7 +22,7 @@ from recollect.engine.core import Engine
 from recollect.engine.forget import remove_rows
 from recollect.engine.recall import Hit, Recall, recall
 from recollect.errors import Invalid, NotFound
-from recollect.store import memories, threads
+from recollect.store import idempotency, memories, threads
 from recollect.store.pool import Db
 
 
@@ -143,6 +143,8 @@ async def close_thread(engine: Engine, caller: Caller, ref: Ref) -> None:
         ids = await memories.ids_of_thread(db, inside, thread.id)
         await remove_rows(engine, db, caller, ids)
         await threads.remove(db, caller.workspace_id, thread.id)
+        # Every answer that shows what was said in it names the thread, or its address does.
+        await idempotency.forget_answers(db, caller.workspace_id, [(thread.id, thread.code)])
         await _note(engine, db, caller, "session.deleted", thread)
 
 

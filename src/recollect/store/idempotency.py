@@ -115,23 +115,34 @@ async def release(db: Db, workspace_id: WorkspaceId, once: Once) -> None:
 
 
 # Looked through once for all that goes: what an answer shows stands in no index, and answers of
-# the last day alone are kept, to requests that came with a key.
+# the last day alone are kept, to requests that came with a key. An answer may tell of something
+# without naming it, as that of a turn does of its chat; then the address named it, in whichever
+# spelling. An empty one tells nothing.
 _FORGET = """
     DELETE FROM idempotency
-    WHERE workspace_id = %(workspace_id)s AND answer IS NOT NULL
+    WHERE workspace_id = %(workspace_id)s AND answer <> ''
         AND EXISTS (
-            SELECT FROM unnest(%(spellings)s::bytea[]) AS shown (spelling)
-            WHERE position(shown.spelling in answer) > 0)
+            SELECT FROM unnest(%(ids)s::text[], %(codes)s::text[]) AS shown (id, code)
+            WHERE position(convert_to(shown.id, 'UTF8') in answer) > 0
+                OR position(convert_to(shown.code, 'UTF8') in answer) > 0
+                OR (%(are_gone)s AND (
+                    strpos(route, shown.code) > 0
+                    OR strpos(replace(lower(route), '-', ''), replace(shown.id, '-', '')) > 0)))
 """
 
 
 async def forget_answers(
-    db: Db, workspace_id: WorkspaceId, shown: Sequence[tuple[UUID, str]]
+    db: Db, workspace_id: WorkspaceId, shown: Sequence[tuple[UUID, str]], *, are_gone: bool = True
 ) -> None:
-    """Drop kept answers that show these, by id or code, because they go for good."""
-    spellings = [text.encode() for each, code in shown for text in (str(each), code[:12])]
-    if spellings:
-        await db.execute(_FORGET, {"workspace_id": workspace_id, "spellings": spellings})
+    """Drop kept answers that show these, by id or code, and all that was asked of what is gone."""
+    if shown:
+        values = {
+            "workspace_id": workspace_id,
+            "ids": [str(each) for each, _ in shown],
+            "codes": [code[:12] for _, code in shown],
+            "are_gone": are_gone,
+        }
+        await db.execute(_FORGET, values)
 
 
 # everywhere: one sweep drops what is out of date for all.

@@ -583,12 +583,19 @@ _EMPTY_EXPIRED = """
         segment_due_at = NULL
     FROM ended
     WHERE t.workspace_id = ended.workspace_id AND t.id = ended.id
+    RETURNING t.workspace_id, t.id, t.code
 """
 
 
-async def empty_expired(db: Db, now: datetime, limit: int) -> int:
-    """Wipe state, turns and messages of threads whose time is up, in every workspace.
+async def empty_expired(
+    db: Db, now: datetime, limit: int
+) -> dict[WorkspaceId, list[tuple[ThreadId, str]]]:
+    """Wipe state, turns and messages of threads whose time is up; their ids and codes.
 
-    The bare row stays, because memories name the thread they came from.
+    In every workspace. The bare row stays, because memories name the thread they came from.
     """
-    return (await db.execute(_EMPTY_EXPIRED, {"now": now, "limit": limit})).rowcount
+    cursor = await db.execute(_EMPTY_EXPIRED, {"now": now, "limit": limit})
+    ended: dict[WorkspaceId, list[tuple[ThreadId, str]]] = {}
+    for workspace_id, thread_id, code in await cursor.fetchall():
+        ended.setdefault(workspace_id, []).append((thread_id, code))
+    return ended

@@ -159,6 +159,19 @@ async def test_a_message_sent_twice_under_one_id_is_kept_once(http: Http) -> Non
     assert (await http.get(f"/api/chats/{chat}")).json()["messageCount"] == 1
 
 
+async def test_a_deleted_chat_is_told_of_in_no_kept_answer(http: Http) -> None:
+    chat = await new_chat(http)
+    once = {"Idempotency-Key": "first-word"}
+    path = f"/api/chats/{chat}/messages"
+    said = await http.post(path, json={"content": "a secret"}, headers=once)
+    assert (await http.post(path, json={"content": "a secret"}, headers=once)).json() == said.json()
+
+    await http.delete(f"/api/chats/{chat}")
+
+    again = await http.post(path, json={"content": "a secret"}, headers=once)
+    assert complaint(again) == (404, "Not Found")
+
+
 # Files.
 
 
@@ -260,6 +273,20 @@ async def test_S60_what_brings_no_file_that_can_be_kept_is_refused(
 
     assert complaint(answer)[0] == status
     assert (await http.get(f"/api/messages/{message}/files")).json()["files"] == []
+
+
+async def test_a_file_sent_again_after_its_message_was_edited_is_attached_once(http: Http) -> None:
+    chat = await new_chat(http)
+    [message] = await say(http, chat, "see attached")
+    path, once = f"/api/messages/{message}/files", {"Idempotency-Key": "a-file"}
+    upload = {"filename": "a.txt", "data": "aGk="}
+    file = (await http.post(path, json=upload, headers=once)).json()
+    await http.put(f"/api/messages/{message}", json={"content": "see below"})
+
+    again = await http.post(path, json=upload, headers=once)
+
+    assert again.json() == file
+    assert (await http.get(path)).json()["files"] == [file]
 
 
 async def test_readers_who_take_their_time_hold_no_connection(

@@ -88,6 +88,28 @@ async def test_N30_a_model_that_fails_loses_no_message(engine: Engine, caller: C
         assert (await http.get(f"/api/chats/{chat}")).json()["messageCount"] == 1
 
 
+@pytest.mark.parametrize("path", ["/api/chats/{chat}", "/api/chats/{chat}/messages"])
+async def test_what_is_deleted_of_a_chat_goes_with_the_answers_kept_of_its_turns(
+    engine: Engine, caller: Caller, path: str
+) -> None:
+    """Such an answer names its own message and not the chat."""
+    once = {"Idempotency-Key": "a-turn"}
+    model = ScriptedChat("A secret.")
+    async with with_model(engine, caller, model) as http:
+        chat = await new_chat(http)
+        body = {"content": "Tell me a secret"}
+        first = await http.post(f"/api/chats/{chat}", json=body, headers=once)
+        again = await http.post(f"/api/chats/{chat}", json=body, headers=once)
+        model.text = "No."
+
+        await http.delete(path.format(chat=chat))
+
+        anew = await http.post(f"/api/chats/{chat}", json=body, headers=once)
+    assert "A secret." in first.text
+    assert again.text == first.text
+    assert "A secret." not in anew.text
+
+
 @pytest.fixture(scope="module")
 def endpoint() -> Generator[Endpoint]:
     with speaking() as endpoint:
