@@ -8,13 +8,14 @@ from datetime import timedelta
 
 import pytest
 
-from recollect.domain import Caller, Filter, Memory, Ref
+from recollect.domain import Caller, Filter, Memory, Ref, Relation
 from recollect.engine.change import Change, ListMemories, change, get, list_memories
 from recollect.engine.core import Engine
 from recollect.engine.forget import forget, remove
+from recollect.engine.link import Link
 from recollect.engine.recall import Means, Recall, recall
-from recollect.engine.save import Save, Saved, save
-from recollect.errors import NotFound
+from recollect.engine.save import Save, Saved, save, save_within
+from recollect.errors import Invalid, NotFound
 from recollect.models.registry import Embedders
 from recollect.worker import Worker
 from tests.support.clock import Clock
@@ -130,6 +131,56 @@ async def test_R114_times_are_kept_in_utc_to_the_microsecond(
     kept = await get(engine, caller, Ref(id=saved.memory.id))
     assert (kept.created_at, kept.updated_at) == (clock.at, clock.at)
     assert kept.created_at.utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(seconds=30), timedelta(hours=14), timedelta(days=1)])
+async def test_what_is_said_a_little_ahead_by_a_fast_clock_is_said_now(
+    engine: Engine, caller: Caller, clock: Clock, ahead: timedelta
+) -> None:
+    saved = await save(engine, caller, Save("a statement", said_at=clock.at + ahead))
+
+    kept = await get(engine, caller, Ref(id=saved.memory.id))
+    assert (kept.created_at, kept.valid_from) == (clock.at, clock.at)
+    assert await found(engine, caller, "a statement") == ["a statement"]
+
+
+async def test_what_replaces_another_ahead_of_its_time_leaves_no_gap(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    old = await save(engine, caller, Save("Ana lives in Oslo"))
+    clock.advance(timedelta(minutes=1))
+    updates = Link(Ref(id=old.memory.id), Relation.UPDATES)
+
+    await save(
+        engine,
+        caller,
+        Save("Ana lives in Bergen", links=[updates], said_at=clock.at + timedelta(seconds=30)),
+    )
+
+    assert [memory.content for memory in await listed(engine, caller)] == ["Ana lives in Bergen"]
+
+
+async def test_nobody_says_today_what_will_be_said_in_days(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    ahead = Save("a statement", said_at=clock.at + timedelta(days=1, microseconds=1))
+
+    with pytest.raises(Invalid, match="`said_at` is more than a day ahead"):
+        await save(engine, caller, ahead)
+
+    assert await listed(engine, caller) == []
+
+
+async def test_what_is_learnt_from_a_message_dated_ahead_is_known_at_once(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    """Nobody is there to mend the date: an import may bring any."""
+    ahead = Save("a statement", said_at=clock.at + timedelta(days=400), wants_vector=False)
+
+    async with engine.writing(caller) as db:
+        await save_within(engine, db, caller, ahead, None)
+
+    assert [memory.created_at for memory in await listed(engine, caller)] == [clock.at]
 
 
 async def test_R115_a_slow_embedder_does_not_hold_up_a_save_and_the_vector_comes_later(

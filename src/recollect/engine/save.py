@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -37,6 +37,9 @@ from recollect.store.pool import Db, together
 
 # No door stores more than this in one memory.
 MOST_BYTES = 50_000
+
+# A clock that is fast, or a local time sent as UTC, is no further ahead than this.
+MOST_AHEAD = timedelta(days=1)
 
 # The nearest few suffice: what is further away is less alike.
 _TWIN_CANDIDATES = 5
@@ -73,7 +76,8 @@ class Save:
     returns_twin: bool = False
     # Link it to the few memories most like it.
     links_alike: bool = False
-    # When it was said, for what is brought in from elsewhere; now, if nobody says.
+    # When it was said, for what is brought in from elsewhere; now, if nobody says. What is ahead is
+    # taken as now, because recall shows nothing before its time.
     said_at: datetime | None = None
     # Who sees it. A project or an agent is the one that the caller is in.
     scope: Scope = Scope.WORKSPACE
@@ -92,9 +96,17 @@ class Saved:
 
 
 async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
-    """Keep one memory, or hand back the one that already says it where the door asks for that."""
+    """Keep one memory, or hand back the one that already says it where the door asks for that.
+
+    What was said more than a day ahead is refused: who says so is there to mend it.
+    """
     caller.require(Right.WRITE)
     check_content(ask.content)
+    if ask.said_at and ask.said_at > engine.now() + MOST_AHEAD:
+        raise Invalid(
+            "`said_at` is more than a day ahead. Leave it out for what was said just now.",
+            field="said_at",
+        )
     embedded = None
     if ask.wants_vector:
         # Before the transaction: no connection is held while a model thinks.
@@ -119,8 +131,9 @@ async def save_within(
         twin = await _find_twin(engine, db, caller, ask, subject, embedded)
         if twin:
             return Saved(twin, is_new=False)
-    now = engine.now()
-    said_at = await memories.moment_after(db, caller, ask.said_at) if ask.said_at else now
+    now = said_at = engine.now()
+    if ask.said_at and ask.said_at <= now:
+        said_at = await memories.moment_after(db, caller, ask.said_at)
     memory = _newborn(caller, ask, thread, said_at, now)
     async with together(db):
         await memories.insert(db, memory, content_digest(memory.content))

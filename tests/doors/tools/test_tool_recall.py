@@ -513,7 +513,7 @@ async def test_who_asks_for_a_time_alone_is_told_what_was_said_then(
     await remember(tools, "We talk every Friday about tea", said_at="2026-02-20T12:00:00Z")
     await remember(tools, "Ana bought a kayak", said_at="2026-02-28T09:00:00Z")
     await remember(tools, "The boiler was mended", said_at="2026-02-28T23:59:00Z")
-    await remember(tools, "Ben has moved", said_at="2026-03-02T00:00:00Z")
+    await remember(tools, "Ben has moved", said_at="2026-02-27T23:59:59Z")
 
     answer = await tools.call("memory_recall", query=query, explain=True, **arguments)
 

@@ -359,6 +359,20 @@ async def test_our_own_arguments_are_kept(tools: Surface, engine: Engine) -> Non
     }
 
 
+async def test_what_a_fast_clock_says_is_recalled_at_once_in_every_mode(tools: Surface) -> None:
+    old = await remember(tools, "Ana lives in Oslo", said_at="2026-01-15T09:30:00Z")
+    update = {"target_id": old, "relation_type": "updates"}
+
+    # The clock stands at noon: an hour east of it, local time sent as UTC.
+    await remember(
+        tools, "Ana lives in Bergen", said_at="2026-03-01T13:00:00Z", associations=[update]
+    )
+
+    assert await texts(tools, "Where does Ana live?") == ["Ana lives in Bergen"]
+    for mode in ("recent", "important", "typed"):
+        assert await texts(tools, mode=mode, memory_type="fact") == ["Ana lives in Bergen"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -369,6 +383,8 @@ async def test_our_own_arguments_are_kept(tools: Surface, engine: Engine) -> Non
         {"content": "x", "channel_id": ""},
         {"content": "x", "channel_id": "c" * 256},
         {"content": "x", "said_at": "yesterday"},
+        {"content": "x", "said_at": "2026-03-02T12:00:01Z"},
+        {"content": "x", "expires_at": "2026-03-01T12:00:00Z"},
         {"content": "x", "associations": {}},
     ],
     ids=lambda arguments: json.dumps(arguments)[:40],

@@ -22,7 +22,6 @@ from recollect.engine.browse import (
 from recollect.engine.change import change, get
 from recollect.engine.core import Engine
 from recollect.engine.link import link, reopen, unlink
-from recollect.engine.save import save
 from recollect.engine.search import search
 from recollect.errors import NotFound
 
@@ -99,8 +98,8 @@ async def create_memory(
 ) -> agent_wire.Changed:
     """Save a memory for an agent, who is known from then on."""
     name = None if agent.agent_id == EVERYBODY else agent.agent_id
-    saved = await save(engine, caller, wire.to_save(body, agent=name))
-    return agent_wire.Changed(success=True, memory=agent_wire.from_memory(saved.memory))
+    memory = await tools.keep(engine, caller, body, agent=name)
+    return agent_wire.Changed(success=True, memory=agent_wire.from_memory(memory))
 
 
 @router.put("/agents/memories/{memory_id}")

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import JsonSchemaMode
 
-from recollect.domain import Caller, Right
+from recollect.domain import Caller, Memory, Right
 from recollect.doors import refs, strict_json
 from recollect.doors.complaints import complaint
 from recollect.doors.tools import wire
@@ -18,7 +18,7 @@ from recollect.engine.core import Engine
 from recollect.engine.forget import forget
 from recollect.engine.save import save
 from recollect.engine.search import search
-from recollect.errors import NotFound
+from recollect.errors import Invalid, NotFound
 
 SAVED = "Memory saved successfully"
 NOT_THERE = "There is no such memory, or it was forgotten before."
@@ -26,8 +26,17 @@ NOT_THERE = "There is no such memory, or it was forgotten before."
 
 async def memory_save(engine: Engine, caller: Caller, given: wire.SaveArguments) -> wire.SaveResult:
     """Keep a memory: embedded, indexed, linked to what is like it and to what is named."""
-    saved = await save(engine, caller, wire.to_save(given))
-    return wire.SaveResult(memory_id=str(saved.memory.id), success=True, message=SAVED)
+    memory = await keep(engine, caller, given)
+    return wire.SaveResult(memory_id=str(memory.id), success=True, message=SAVED)
+
+
+async def keep(
+    engine: Engine, caller: Caller, given: wire.SaveArguments, *, agent: str | None = None
+) -> Memory:
+    """The memory that these arguments make, for an agent if one is named."""
+    if given.expires_at and given.expires_at <= engine.now():
+        raise Invalid("`expires_at` is in the past.", field="expires_at")
+    return (await save(engine, caller, wire.to_save(given, agent=agent))).memory
 
 
 async def memory_recall(

@@ -108,7 +108,8 @@ class SaveArguments(Arguments):
     expires_at: Time | None = optional("RFC 3339; from then on it is gone.")
     pinned: bool = Field(default=False, description="Never fades.")
     said_at: Time | None = optional(
-        "RFC 3339; when it was said, for what is brought in from elsewhere. Now, if absent."
+        "RFC 3339; when it was said, for what is brought in from elsewhere. Now, if absent; not "
+        "in the future."
     )
 
 
