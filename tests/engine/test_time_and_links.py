@@ -5,20 +5,21 @@ from datetime import timedelta
 
 import pytest
 
-from recollect.domain import Caller, Ref, Relation, View
+from recollect.domain import Caller, MemoryId, Ref, Relation, View
 from recollect.engine.change import get
 from recollect.engine.core import Engine
-from recollect.engine.forget import forget, restore
+from recollect.engine.forget import forget, remove_rows, restore
 from recollect.engine.link import Link, link, reopen, unlink
 from recollect.engine.save import Save, save
 from recollect.engine.search import Found, Mode, Search, search
 from recollect.engine.spaces import no_beat
 from recollect.engine.wear import wear_down
 from recollect.errors import Invalid, NotFound
-from recollect.store import links
+from recollect.store import links, memories
+from recollect.store.pool import Db
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
-from tests.support.house import new_caller
+from tests.support.house import new_caller, until_blocked
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +36,13 @@ async def say(engine: Engine, caller: Caller, text: str, **options: object) -> R
 async def current(engine: Engine, caller: Caller, view: View | None = None) -> list[str]:
     ask = Search(mode=Mode.RECENT, limit=50, view=view or View())
     return sorted(contents(await search(engine, caller, ask)))
+
+
+async def held(db: Db, caller: Caller, ref: Ref) -> MemoryId:
+    """The row of a memory, locked as whoever changes it does."""
+    memory_id = await memories.lock(db, caller, ref)
+    assert memory_id
+    return memory_id
 
 
 async def test_an_authored_update_ends_the_older_statement_and_undo_brings_it_back(
@@ -128,6 +136,41 @@ async def test_N40_the_same_link_again_overwrites_its_weight(
     async with engine.reading(caller) as db:
         found = await links.touching(db, caller.workspace_id, [one.id], 10)  # pyright: ignore[reportArgumentType]
     assert [(each.weight, each.is_authored) for each in found] == [(0.9, True)]
+
+
+async def test_what_is_deleted_while_something_alike_is_saved_does_not_fail_the_save(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.table = {"old": at_cosine(1.0), "new": at_cosine(0.95)}
+    old = await say(engine, caller, "old")
+    stays = await say(engine, caller, "something else")
+    wished = [Link(old, Relation.CAUSED_BY), Link(stays, Relation.PART_OF)]
+
+    async with engine.writing(caller) as db:
+        await remove_rows(engine, db, caller, [await held(db, caller, old)])
+        saving = asyncio.create_task(say(engine, caller, "new", links=wished, links_alike=True))
+        await until_blocked(engine)
+    new = await saving
+
+    assert await current(engine, caller) == ["new", "something else"]
+    async with engine.reading(caller) as db:
+        found = await links.touching(db, caller.workspace_id, [new.id], 10)  # pyright: ignore[reportArgumentType]
+    assert [(each.target_id, each.relation) for each in found] == [(stays.id, Relation.PART_OF)]
+
+
+@pytest.mark.parametrize("gone", ["source", "target"])
+async def test_a_link_to_or_from_what_is_being_deleted_finds_nothing(
+    engine: Engine, caller: Caller, gone: str
+) -> None:
+    ends = {"source": await say(engine, caller, "one"), "target": await say(engine, caller, "two")}
+
+    async with engine.writing(caller) as db:
+        await remove_rows(engine, db, caller, [await held(db, caller, ends[gone])])
+        linking = asyncio.create_task(link(engine, caller, ends["source"], Link(ends["target"])))
+        await until_blocked(engine)
+
+    with pytest.raises(NotFound):
+        await linking
 
 
 async def test_unlinking_an_update_makes_the_older_statement_current_again(

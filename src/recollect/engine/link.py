@@ -36,10 +36,11 @@ async def link_new(
     made: list[Association] = []
     for wish in wished:
         target = await memories.find(db, caller, wish.target, engine.now())
-        if target and target.id != memory.id:
-            made.append(
-                await _put(engine, db, caller, memory.id, target.id, wish, is_authored=True)
-            )
+        if target is None or target.id == memory.id:
+            continue
+        association = await _put(engine, db, caller, memory.id, target.id, wish, is_authored=True)
+        if association:
+            made.append(association)
     return made
 
 
@@ -75,7 +76,8 @@ async def link(engine: Engine, caller: Caller, source: Ref, wish: Link) -> Assoc
         end = await _existing(engine, db, caller, wish.target)
         if start.id == end.id:
             raise Invalid("A memory cannot be linked to itself.", field="target_id")
-        await _put(engine, db, caller, start.id, end.id, wish, is_authored=True)
+        if not await _put(engine, db, caller, start.id, end.id, wish, is_authored=True):
+            raise NotFound("memory")  # deleted since it was looked up
         await _note(engine, db, caller, "memory.linked", start, end, wish.relation)
         # As it is kept: the same link made before keeps its id.
         among = await links.among(db, caller.workspace_id, [start.id, end.id])
@@ -126,7 +128,7 @@ async def _put(
     wish: Link,
     *,
     is_authored: bool,
-) -> Association:
+) -> Association | None:
     association = Association(
         id=uuid4(),
         source_id=source_id,
@@ -136,7 +138,8 @@ async def _put(
         is_authored=is_authored,
         created_at=engine.now(),
     )
-    await links.put(db, caller.workspace_id, association)
+    if not await links.put(db, caller.workspace_id, association):
+        return None
     # Likeness never ends a fact; somebody's word does.
     if is_authored and wish.relation is Relation.UPDATES:
         await memories.close(db, caller.workspace_id, target_id, by=source_id, now=engine.now())

@@ -23,35 +23,43 @@ from recollect.store.memories import COLUMNS, FOUND, MATCHES, matching, memory_f
 from recollect.store.pool import Db, Numbered
 from recollect.store.visible import IN_SIGHT, VISIBLE, in_sight_of, visible_to
 
-# A link somebody made is never weakened to one made by likeness.
+# A link somebody made is never weakened to one made by likeness. Both ends are held: a foreign key
+# would wait for whoever is deleting one of them, and fail the save then.
 _PUT = """
     INSERT INTO association AS known (
         workspace_id, id, source_id, target_id, relation, weight, is_authored, created_at
-    ) VALUES (
-        %(workspace_id)s, %(id)s, %(source_id)s, %(target_id)s, %(relation)s, %(weight)s,
-        %(is_authored)s, %(created_at)s
     )
+    SELECT source.workspace_id, %(id)s::uuid, source.id, target.id, %(relation)s::text,
+        %(weight)s::float8, %(is_authored)s::boolean, %(created_at)s::timestamptz
+    FROM memory source
+    JOIN memory target ON target.workspace_id = source.workspace_id AND target.id = %(target_id)s
+    WHERE source.workspace_id = %(workspace_id)s AND source.id = %(source_id)s
+    FOR KEY SHARE
     ON CONFLICT (workspace_id, source_id, target_id, relation) DO UPDATE
-    SET weight = EXCLUDED.weight, is_authored = known.is_authored OR EXCLUDED.is_authored
+    SET weight = EXCLUDED.weight, is_authored = known.is_authored OR EXCLUDED.is_authored,
+        created_at = CASE
+            WHEN known.is_authored OR NOT EXCLUDED.is_authored THEN known.created_at
+            ELSE EXCLUDED.created_at END
     WHERE EXCLUDED.is_authored OR NOT known.is_authored
 """
 
 
-async def put(db: Db, workspace_id: WorkspaceId, association: Association) -> None:
-    """Store a link; the same one again overwrites its weight."""
-    await db.execute(
-        _PUT,
-        {
-            "workspace_id": workspace_id,
-            "id": association.id,
-            "source_id": association.source_id,
-            "target_id": association.target_id,
-            "relation": association.relation,
-            "weight": association.weight,
-            "is_authored": association.is_authored,
-            "created_at": association.created_at,
-        },
-    )
+async def put(db: Db, workspace_id: WorkspaceId, association: Association) -> bool:
+    """Store a link; the same one again overwrites its weight. False when nothing came of it.
+
+    For one that somebody makes, that is when either end has been deleted meanwhile.
+    """
+    values = {
+        "workspace_id": workspace_id,
+        "id": association.id,
+        "source_id": association.source_id,
+        "target_id": association.target_id,
+        "relation": association.relation,
+        "weight": association.weight,
+        "is_authored": association.is_authored,
+        "created_at": association.created_at,
+    }
+    return (await db.execute(_PUT, values)).rowcount > 0
 
 
 _REMOVE = """
