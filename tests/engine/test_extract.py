@@ -35,6 +35,49 @@ def test_a_short_answer_brings_its_question() -> None:
     assert "Ana asks: When does the train to Lisbon leave on Friday? Ben says: At 7:10." in summary
 
 
+def test_a_question_brings_its_answer_though_more_was_said_with_it() -> None:
+    lines = [
+        Line("Ana", "Are you coming to band practice in Lisbon? Our Lisbon show is this Friday."),
+        Line("Ben", "Yes, tonight."),
+    ]
+
+    assert summary_of(lines) == (
+        "Ana asks: Are you coming to band practice in Lisbon? Our Lisbon show is this Friday. "
+        "Ben says: Yes, tonight."
+    )
+
+
+@pytest.mark.parametrize(
+    "stalling", ["Hi, Susan.", "Good morning, Mrs. Brown!", "Let me see.", "Well, just a moment."]
+)
+def test_a_greeting_or_a_pause_for_thought_is_no_answer(stalling: str) -> None:
+    lines = [
+        Line("Ana", "When does the train to Lisbon leave on Friday?"),
+        Line("Ben", f"{stalling} It leaves at ten past seven."),
+        Line("Ana", "Good."),
+    ]
+
+    assert summary_of(lines) == (
+        "Ana asks: When does the train to Lisbon leave on Friday? "
+        "Ben says: It leaves at ten past seven."
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Well, the rent is 850 euros.", "The rent is 850 euros."),
+        ("oh... hmm, you know, it rained all day.", "It rained all day."),
+        ("Tja, die Miete steigt wieder.", "Die Miete steigt wieder."),
+        ("Well-known authors read here.", "Well-known authors read here."),
+        ("No, the rent is 850 euros.", "No, the rent is 850 euros."),
+        ("Well...", "Well..."),
+    ],
+)
+def test_a_sentence_is_told_without_the_sigh_before_it(said: str, told: str) -> None:
+    assert summary_of([Line("Ana", said)]) == f"Ana says: {told}"
+
+
 def test_code_and_markup_are_left_out() -> None:
     text = (
         "## Plan\n- **First** we copy the data.\n```sql\nDROP TABLE memory;\n```\nThen we test it."

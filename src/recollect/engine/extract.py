@@ -1,8 +1,8 @@
 """A summary without a model: the sentences that carry a conversation, and who said them. Pure.
 
 Nothing is rewritten. Whole sentences are taken as they were said, in order, each with its speaker:
-numbers, names and dates stay what they were, and nobody is made to say what they did not. Only what
-is longer than there is room for is cut, and shows it.
+numbers, names and dates stay what they were, and nobody is made to say what they did not. Only a
+"well," at the head is left out, and what is longer than there is room for is cut, and shows it.
 """
 
 import math
@@ -93,6 +93,22 @@ _PHATIC = re.compile(
     r"|sir|madam|ma'?am|i'?m fine|and you|what about you|you too|me too)\W*+)+$",
     re.IGNORECASE,
 )
+# What answers nothing: a greeting with whom it greets, and what is said to gain time.
+_NO_ANSWER = re.compile(
+    r"\W*+(?:(?:(?:hi|hello|hey|good (?:morning|afternoon|evening|day)|nice to (?:see|meet) you"
+    r"|how are you)\b\W*+)++(?:(?:mrs?|ms|miss|dr|prof|professor)\b\W*+)?"
+    r"(?:(?-i:[A-Z])\w*+\W*+){0,2}"
+    r"|(?:(?:well|oh|okay|ok)\b\W*+)*+(?:let me (?:see|think|check)|let'?s see"
+    r"|(?:just )?(?:a|one) (?:moment|minute|second))\b\W*+(?:(?:please|sir|madam|ma'am)\b\W*+)*+"
+    r")$",
+    re.IGNORECASE,
+)
+# What a sentence does without.
+_HEAD = re.compile(
+    r"(?:(?:well|oh|ah|aha|h++m++|u++[hm]++|wow|gee|hey|you know|you see|ach|tja|naja|äh++m?"
+    r"|eh bien|bah|euh|bueno|pues|ay|ну|ой)\s?(?:,|…|\.\.\.)\s)++(?=\w)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +173,7 @@ def _sentence(message: int, speaker: str, text: str, function_words: frozenset[s
         stems=frozenset(terms(" ".join(content))),
         exact=len(_NUMBER.findall(text)) + len(_NAME.findall(text)),
         is_question=bool(_QUESTION.search(text)),
-        is_phatic=bool(_PHATIC.match(text)),
+        is_phatic=bool(_PHATIC.match(text) or _NO_ANSWER.match(text)),
     )
 
 
@@ -286,24 +302,34 @@ def _with_company(taken: Sequence[int], sentences: Sequence[_Sentence]) -> set[i
 
 def _answer(question: int, sentences: Sequence[_Sentence]) -> Iterator[int]:
     """What the other side said to it: one sentence, or "No." and what explains it."""
-    for number in range(question + 1, min(question + 3, len(sentences))):
+    left = 2
+    for number in range(question + 1, len(sentences)):
         each = sentences[number]
-        if each.speaker == sentences[question].speaker or each.is_question:
+        if each.message == sentences[question].message:
+            continue
+        if not left or each.speaker == sentences[question].speaker or each.is_question:
             return
+        if _NO_ANSWER.match(each.text):
+            continue
         yield number
-        if not each.is_phatic:
-            return
+        left = left - 1 if each.is_phatic else 0
 
 
 def _written(sentences: Sequence[_Sentence]) -> list[str]:
     parts: list[str] = []
     speaker = None
     for each in sentences:
-        text = each.text if _FINISHED.search(each.text) else f"{each.text}."
+        text = _without_head(each.text)
+        text = text if _FINISHED.search(text) else f"{text}."
         verb = "asks" if each.is_question else "says"
         parts.append(text if each.speaker == speaker else f"{each.speaker} {verb}: {text}")
         speaker = each.speaker
     return parts
+
+
+def _without_head(text: str) -> str:
+    head = _HEAD.match(text)
+    return text[head.end()].upper() + text[head.end() + 1 :] if head else text
 
 
 def fitted(texts: Sequence[str], room: int) -> list[str]:
