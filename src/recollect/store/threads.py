@@ -25,12 +25,14 @@ from recollect.errors import Conflict
 from recollect.store.pool import Db
 from recollect.store.visible import THREAD_IN_SIGHT, VISIBLE, in_sight_of, visible_to
 
+# Whoever sees a thread sees its own memories: counted as if the caller were in it.
+_VISIBLE_INSIDE = VISIBLE.replace("%(in_thread)s", "t.id")
 _COLUMNS = f"""
     t.id, t.code, t.workspace_id, t.agent, t.subject, t.metadata, t.state, t.state_version,
     t.created_at, t.updated_at, t.expires_at, t.turn_count, t.label, t.name, t.pinned,
     t.message_count, t.user_id, t.project_id, t.agent_id,
     (SELECT count(*) FROM memory m
-     WHERE m.workspace_id = t.workspace_id AND m.thread_id = t.id AND {VISIBLE}
+     WHERE m.workspace_id = t.workspace_id AND m.thread_id = t.id AND {_VISIBLE_INSIDE}
     ) AS memory_count
 """
 

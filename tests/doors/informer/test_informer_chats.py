@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.domain import Caller
+from recollect.domain import Caller, Scope
 from recollect.doors import refs
 from recollect.engine.attachments import get_file, list_files, read_file
+from recollect.engine.chats import list_chats
 from recollect.engine.core import Engine
 from recollect.engine.pieces import PIECE_BYTES
+from recollect.engine.save import Save, save
+from recollect.engine.threads import get_thread
 from recollect.models.registry import Embedders
 from recollect.worker import Worker
+from tests.support.alumia import colleague
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
-from tests.support.house import open_pool
+from tests.support.house import neighbour, open_pool
 from tests.support.informer import Http, Object, complaint, listed, new_chat, remember, say
 
 pytestmark = pytest.mark.anyio
@@ -94,6 +98,39 @@ async def test_a_chat_is_created_renamed_and_deleted_with_all_it_has(http: Http)
         f"/api/memories/{made['id']}",
     ):
         assert complaint(await http.get(path)) == (404, "Not Found")
+
+
+async def test_a_chat_counts_its_memories_wherever_it_is_told_of(http: Http) -> None:
+    """They are the chat's own, of scope `thread`, and whoever asks is in no chat."""
+    chat, other = await new_chat(http), await new_chat(http)
+    ids = await say(http, chat, "hello", "Hello!")
+    gone = await remember(http, chat, ids, summary="A greeting")
+    await remember(http, chat, ids, summary="Hello")
+    await remember(http, chat, ids, summary="Hello again")
+    await http.delete(f"/api/memories/{gone['id']}")
+
+    one = (await http.get(f"/api/chats/{chat}")).json()
+    page = (await http.get("/api/chats")).json()["results"]
+
+    assert one["memoryCount"] == (await listed(http, chat))["total"] == 2
+    assert {each["id"]: each["memoryCount"] for each in page} == {chat: 2, other: 0}
+
+
+async def test_a_chat_counts_only_what_whoever_asks_may_see(
+    http: Http, engine: Engine, caller: Caller
+) -> None:
+    chat = await new_chat(http)
+    grace = await colleague(engine, caller)
+    thread = refs.chat(chat)
+    for person in (caller, grace):
+        await save(engine, person, Save("tea", thread=thread, scope=Scope.GLOBAL))
+    await save(engine, grace, Save("coffee", thread=thread, scope=Scope.THREAD))
+
+    seen = await get_thread(engine, grace, thread)
+
+    assert seen.memory_count == 2
+    elsewhere = await neighbour(engine, caller)
+    assert await list_chats(engine, elsewhere, offset=0, limit=10) == ([], 0)
 
 
 async def test_a_chat_whose_first_messages_cannot_be_kept_is_not_begun(http: Http) -> None:
