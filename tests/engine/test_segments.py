@@ -42,7 +42,7 @@ from recollect.engine.segments import (
     resegment,
     segment_threads,
 )
-from recollect.errors import Invalid, NotFound, Unavailable
+from recollect.errors import Denied, Invalid, NotFound, Unavailable
 from recollect.models.chat import Route
 from recollect.models.chats import Chats
 from recollect.store import memories, messages
@@ -400,6 +400,30 @@ async def test_R139_a_message_of_another_chat_makes_no_memory(
     assert await made(engine, caller, chat) == []
 
 
+class Looked(str):
+    """A code that counts how often it is looked at."""
+
+    __slots__ = ()
+    times = 0
+
+    def __len__(self) -> int:
+        Looked.times += 1
+        return super().__len__()
+
+
+async def test_naming_many_messages_takes_no_longer_for_each_than_naming_few(
+    engine: Engine, caller: Caller, chat: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = await say(engine, caller, chat, *statements(300))
+    ask = MakeMemory([Ref(code=Looked(each.code)) for each in said], "All of it")
+    monkeypatch.setattr(Looked, "times", 0)
+
+    found = await make_memory(engine, caller, Ref(id=chat.id), ask)
+
+    assert len(found.messages) == 300
+    assert Looked.times < 10 * len(said)
+
+
 async def test_S41_a_strangers_memory_does_not_exist(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
@@ -535,3 +559,18 @@ async def test_S23_making_a_memory_needs_the_right_to_write(
         await make_memory(
             engine, reader, Ref(id=chat.id), MakeMemory([Ref(id=said[0].id)], "A summary")
         )
+
+
+async def test_S23_who_may_not_read_is_told_no_summary_of_what_was_said(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    said = await say(engine, caller, chat, "The code of the safe is 4711")
+    writer = replace(caller, rights=frozenset({Right.WRITE}))
+    named = [Ref(id=said[0].id)]
+
+    with pytest.raises(Denied, match="lacks the `read` right"):
+        await make_memory(engine, writer, Ref(id=chat.id), MakeMemory(named))
+
+    assert await made(engine, caller, chat) == []
+    given = await make_memory(engine, writer, Ref(id=chat.id), MakeMemory(named, "A number"))
+    assert given.memory.content == "A number"

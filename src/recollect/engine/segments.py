@@ -106,9 +106,14 @@ class Planned:
 
 
 async def make_memory(engine: Engine, caller: Caller, thread: Ref, ask: MakeMemory) -> Made:
-    """Make a memory of some messages of a chat; its summary is written unless one is given."""
+    """Make a memory of some messages of a chat; its summary is written unless one is given.
+
+    A summary of ours tells what was said, so who may not read must bring one.
+    """
     caller.require(Right.WRITE)
-    if ask.summary is not None:
+    if ask.summary is None:
+        caller.require(Right.READ)
+    else:
         check_content(ask.summary)
     async with engine.reading(caller) as db:
         located = await located_thread(engine, db, caller, thread)
@@ -520,8 +525,9 @@ async def _named(db: Db, caller: Caller, thread_id: ThreadId, refs: Sequence[Ref
     """The named messages, each once, in chat order; all of them must be of this thread."""
     found = await messages.find_all(db, caller, thread_id, refs)
     ids: set[UUID] = {each.id for each in found}
+    codes = {each.code[:12]: each.code for each in found}
     if not refs or not all(
-        ref.id in ids or any(ref.code and each.code.startswith(ref.code) for each in found)
+        ref.id in ids or (ref.code and codes.get(ref.code[:12], "").startswith(ref.code))
         for ref in refs
     ):
         raise Invalid("`messageIds` names a message that is not of this chat.", field="messageIds")
