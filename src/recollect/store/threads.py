@@ -1,7 +1,7 @@
 """Threads with their versioned state and their turns."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -124,6 +124,27 @@ async def names_agent(db: Db, caller: Caller, agent: str) -> bool:
     values = {**in_sight_of(caller), "agent": agent}
     row = await (await db.execute(_NAMES_AGENT, values)).fetchone()
     return bool(row and row[0])
+
+
+# Whoever was first has it: the statement waits for another that gives it away, and reads it again.
+_GIVE_TO_AGENT = """
+    UPDATE thread
+    SET agent = coalesce(nullif(agent, ''), %(agent)s), updated_at = %(now)s
+    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+    RETURNING agent
+"""
+
+
+async def give_to_agent(db: Db, thread: Thread, agent: str, now: datetime) -> Thread:
+    """The thread with whose it is now: this agent's, unless somebody else was first."""
+    values = {
+        "workspace_id": thread.workspace_id,
+        "id": thread.id,
+        "agent": agent,
+        "now": now,
+    }
+    row = await (await db.execute(_GIVE_TO_AGENT, values)).fetchone()
+    return replace(thread, agent=row[0]) if row else thread
 
 
 _IDENTIFY = f"""

@@ -1,5 +1,6 @@
 """`/agents/memories`: lists, searches, the graph, and changing them."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Any
@@ -250,6 +251,104 @@ async def test_an_agent_sees_what_came_from_its_own_threads(
     }
     assert contents(graph["nodes"]) == ["Soup at noon"]
     assert [each["memory"]["content"] for each in found["results"]] == ["Soup at noon"]
+
+
+async def save_as(http: httpx2.AsyncClient, agent: str, content: str, channel: str) -> Object:
+    answer = await http.post(
+        "/agents/memories",
+        params={"agent_id": agent},
+        json={"content": content, "channel_id": channel},
+    )
+    assert answer.status_code == 201, answer.text
+    return answer.json()["memory"]
+
+
+async def test_a_conversation_that_is_nobodys_becomes_the_agents_who_saves_in_it(
+    http: httpx2.AsyncClient, tools: Surface
+) -> None:
+    await remember(tools, "Ship on Fridays", channel_id="#team")
+
+    made = await save_as(http, "bob", "Freeze on Thursdays", "#team")
+
+    assert made["channel_id"] == "#team"
+    assert set(contents((await get(http, agent_id="bob"))["memories"])) == {
+        "Ship on Fridays",
+        "Freeze on Thursdays",
+    }
+    [session] = (await http.get("/v1/sessions")).json()["data"]
+    assert (session["agent_id"], session["memory_count"]) == ("bob", 2)
+
+
+async def test_in_another_agents_conversation_an_agent_has_one_of_its_own(
+    http: httpx2.AsyncClient, tools: Surface
+) -> None:
+    await save_as(http, "bob", "Ship on Fridays", "#team")
+
+    made = [await save_as(http, "carol", f"Soup at {hour}", "#team") for hour in ("one", "two")]
+    await save_as(http, "carol", "Soup at three", made[0]["channel_id"])
+    await remember(tools, "Tea at four", channel_id="#team")
+
+    assert {each["channel_id"] for each in made} == {"agent:carol/#team"}
+    assert {
+        agent: set(contents((await get(http, agent_id=agent))["memories"]))
+        for agent in ("bob", "carol")
+    } == {
+        "bob": {"Ship on Fridays", "Tea at four"},
+        "carol": {"Soup at one", "Soup at two", "Soup at three"},
+    }
+
+
+async def test_every_spelling_of_another_agents_session_leads_to_the_same_conversation(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    session = (await http.post("/v1/sessions", json={"agent_id": "cook"})).json()
+    [[thread_id, code]] = await rows(
+        engine, "SELECT id, code FROM thread WHERE workspace_id = %s", caller.workspace_id
+    )
+
+    made = [
+        await save_as(http, "guard", "Gate at six", spelling)
+        for spelling in (session["id"], str(thread_id), f"sess_{code}")
+    ]
+
+    assert {each["channel_id"] for each in made} == {f"agent:guard/{thread_id}"}
+    assert (await get(http, agent_id="cook"))["total"] == 0
+
+
+async def test_a_name_kept_for_an_agent_that_another_took_is_told_so(
+    http: httpx2.AsyncClient,
+) -> None:
+    await save_as(http, "bob", "Ship on Fridays", "#team")
+    await save_as(http, "dave", "Gate at six", "agent:carol/#team")
+
+    answer = await http.post(
+        "/agents/memories",
+        params={"agent_id": "carol"},
+        json={"content": "Soup at noon", "channel_id": "#team"},
+    )
+
+    assert (answer.status_code, answer.json()["error"]) == (
+        409,
+        {
+            "message": "This conversation is another agent's. Choose another `channel_id`.",
+            "type": "conflict",
+        },
+    )
+
+
+async def test_agents_who_meet_in_a_conversation_at_once_are_kept_apart(
+    http: httpx2.AsyncClient, tools: Surface
+) -> None:
+    await remember(tools, "Ship on Fridays", channel_id="#team")
+    said = [(agent, f"{agent} {number}") for number in range(4) for agent in ("bob", "carol")]
+
+    await asyncio.gather(*(save_as(http, agent, content, "#team") for agent, content in said))
+
+    heard = {agent: contents((await get(http, agent_id=agent))["memories"]) for agent in dict(said)}
+    assert {agent: set(each) - {"Ship on Fridays"} for agent, each in heard.items()} == {
+        agent: {content for whose, content in said if whose == agent} for agent in heard
+    }
+    assert sum("Ship on Fridays" in each for each in heard.values()) == 1
 
 
 async def test_an_agent_changes_only_its_own(http: httpx2.AsyncClient) -> None:

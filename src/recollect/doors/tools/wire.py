@@ -4,6 +4,7 @@ The models are the one definition of the tools: every surface validates with the
 Schemas that models and clients are shown are made from them. Null means absent everywhere.
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, Field, model_validator
@@ -282,10 +283,11 @@ def kinds_of(wanted: str | None) -> list[str] | None:
 
 
 def _channel_to_enter(name: str | None, agent: str | None) -> Channel | None:
-    if name is not None:
-        return refs.channel(name, agent)
+    if agent is None:
+        return None if name is None else refs.channel(name)
     # What an agent says outside any conversation is kept in one of its own.
-    return None if agent is None else Channel(f"agent:{agent}", agent=agent)
+    entered = Channel(f"agent:{agent}", agent=agent) if name is None else refs.channel(name, agent)
+    return replace(entered, is_kept_apart=True)
 
 
 def _links(given: list[AssociationArguments]) -> list[Link]:
