@@ -110,7 +110,8 @@ class Settings:
     )
     chat_idle_seconds: int = _setting("Longest silence of a chat endpoint within an answer.", 120)
     segment_messages: int = _setting(
-        "Messages after which a stretch of conversation is summarised. 0: never, whatever happens.",
+        "Messages after which a stretch of conversation is summarised, at most 1000. 0: never, "
+        "whatever happens.",
         20,
     )
     segment_minutes: int = _setting("Minutes of silence that end a stretch of conversation.", 30)
@@ -372,6 +373,11 @@ def _check(settings: Settings) -> None:
         raise Invalid("`DATABASE_URL` must begin with `postgresql://`.")
     if settings.embedding_url and not settings.embedding_model:
         raise Invalid("`embedding_url` is set but `embedding_model` is not: which model?")
+    if settings.segment_messages > 1_000:  # all of a stretch is read and embedded at once
+        raise Invalid(
+            f"The setting `segment_messages` is `{settings.segment_messages}`; "
+            "a stretch has at most 1000."
+        )
     if not 0 <= settings.segment_tie <= 1:
         raise Invalid("The setting `segment_tie` must be between 0 and 1.")
     if not 0 <= settings.inject_floor <= 1:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from recollect.domain import Reason
 from recollect.engine.segmentation import Cut, Heard, Rules, cuts
+from recollect.errors import Invalid
+from recollect.settings import read_settings
 from tests.support.embedder import at_cosine
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -100,6 +102,14 @@ def test_what_has_no_vector_says_nothing_about_the_topic() -> None:
     silent = Heard('{"rows": 3}', "tool", NOON, None)
 
     assert found([*talk(PLAIN), silent, *talk(PLAIN)]) == []
+
+
+@pytest.mark.parametrize("messages", [-1, 1_001])
+def test_a_stretch_of_a_length_that_nobody_could_read_at_once_is_refused(messages: int) -> None:
+    with pytest.raises(Invalid, match="segment_messages"):
+        read_settings({"RECOLLECT_SEGMENT_MESSAGES": str(messages)})
+
+    assert read_settings({"RECOLLECT_SEGMENT_MESSAGES": "1000"}).segment_messages == 1_000
 
 
 TEXTS = st.sampled_from(

@@ -371,6 +371,25 @@ async def test_a_plan_shows_where_and_why_and_changes_nothing(
     assert await made(engine, caller, chat) == []
 
 
+async def test_a_stretch_may_be_longer_than_what_is_read_at_once_elsewhere(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    long = replace(engine, segment_rules=Rules(most_messages=100))
+    texts = [*statements(80), *statements(101, "our cats")]
+    await say(long, caller, chat, *texts)
+
+    planned = await plan(long, caller, Ref(id=chat.id), Rules(most_messages=100))
+    await work(long, caller)
+
+    assert [(each.length, each.reason) for each in planned] == [
+        (80, Reason.TOPIC),
+        (100, Reason.LENGTH),
+        (1, None),
+    ]
+    found = [(each.memory.reason, len(each.messages)) for each in await made(long, caller, chat)]
+    assert sorted(found) == [(Reason.LENGTH, 100), (Reason.TOPIC, 80)]
+
+
 async def test_other_rules_cut_the_chat_anew_and_leave_what_was_made_by_hand(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:

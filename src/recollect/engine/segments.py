@@ -56,7 +56,7 @@ from recollect.tasks import both
 
 _ACTOR = "segmenter"
 
-# A stretch is at most as long as the setting says; a few of them are read at once.
+# So many messages are read at once, and more where a stretch may be longer: see `_ahead`.
 _AHEAD = 64
 _THREADS_AT_ONCE = 20
 # What a message is about stands at its beginning; the rest would only be slow.
@@ -265,13 +265,13 @@ async def plan(engine: Engine, caller: Caller, thread: Ref, rules: Rules) -> lis
     located = await _located(engine, caller, thread)
     while True:
         async with engine.reading(caller) as db:
-            said = await messages.page(db, caller, located.id, beyond=beyond, limit=_AHEAD)
+            said = await messages.page(db, caller, located.id, beyond=beyond, limit=_ahead(rules))
         found = await _cuts(engine, caller.workspace_id, said, rules)
         begin = 0
         for cut in found:
             planned.append(Planned(cut.length, cut.reason, cut.note))
             begin += cut.length
-        if len(said) < _AHEAD:
+        if len(said) < _ahead(rules):
             if begin < len(said):
                 planned.append(Planned(len(said) - begin, None, "still open"))
             return planned
@@ -303,7 +303,9 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
             if held is None or rules is None:
                 await segments.schedule(db, caller.workspace_id, thread_id, None)
                 return
-            said = await messages.page(db, caller, thread_id, beyond=held.frontier, limit=_AHEAD)
+            said = await messages.page(
+                db, caller, thread_id, beyond=held.frontier, limit=_ahead(rules)
+            )
         found = await _cuts(engine, caller.workspace_id, said, rules)
         if not found:
             found = _silence(engine, held, said, rules)
@@ -318,6 +320,11 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
                 break
             frontier, begin = part[-1].place, begin + cut.length
             await beat()
+
+
+def _ahead(rules: Rules) -> int:
+    """How many messages to read at once: a stretch ends within these, however long it may be."""
+    return max(_AHEAD, rules.most_messages + 1)
 
 
 async def _cuts(
