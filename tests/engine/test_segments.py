@@ -349,6 +349,62 @@ async def test_the_embedder_being_down_loses_nothing(
     assert len(await made(engine, caller, chat)) == 1
 
 
+async def test_a_message_that_the_embedder_refuses_is_heard_as_saying_nothing_of_the_topic(
+    engine: Engine, caller: Caller, chat: Thread, embedder: StubEmbedder
+) -> None:
+    texts = [*statements(3), "\u200b\u200b", *statements(2)]
+    embedder.refused = {texts[3]}
+    other = await new_chat(engine, caller)
+    await say(engine, caller, chat, *texts)
+    await say(engine, caller, other, *statements(6))
+
+    await work(engine, caller)
+
+    assert shape(await made(engine, caller, chat)) == [(Reason.LENGTH, texts)]
+    assert shape(await made(engine, caller, other)) == [(Reason.LENGTH, statements(6))]
+
+
+async def test_a_chat_that_cannot_be_heard_keeps_no_other_waiting_nor_what_changed(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock, embedder: StubEmbedder
+) -> None:
+    changed, other = await new_chat(engine, caller), await new_chat(engine, caller)
+    said = await say(engine, caller, changed, *statements(6))
+    await say(engine, caller, other, *statements(5, "the harbour"))
+    await work(engine, caller)
+    correction = "The correction 4711 is about the quarterly numbers of Lisbon"
+    await edit_message(engine, caller, Ref(id=said[0].id), EditMessage(content=correction))
+    await say(engine, caller, chat, *statements(6, "a thing not heard of before"))
+    clock.advance(timedelta(seconds=1))
+    await say(engine, caller, other, statements(1)[0])
+    embedder.is_down = True  # what was heard a moment ago is remembered: `other` can be cut
+
+    with pytest.raises(Unavailable):
+        await work(engine, caller)
+
+    assert await made(engine, caller, chat) == []
+    [[_, cut]] = shape(await made(engine, caller, other))
+    assert len(cut) == 6
+    [found] = await made(engine, caller, changed)
+    assert correction in found.memory.content
+
+
+async def test_an_embedder_that_is_down_is_not_asked_for_every_chat(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    for number in range(30):
+        await say(engine, caller, await new_chat(engine, caller), f"Chat {number}")
+    embedder.is_down = True
+    embedder.asked.clear()
+
+    with pytest.raises(Unavailable):
+        await work(engine, caller)
+
+    assert len(embedder.asked) <= 6
+    embedder.is_down = False
+    await work(engine, caller)
+    assert {f"Chat {number}" for number in range(30)} <= set(embedder.asked)
+
+
 async def test_segmentation_can_be_switched_off(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:

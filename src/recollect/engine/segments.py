@@ -6,7 +6,7 @@ changed since the messages were read. So two servers agree, and nothing is summa
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -45,13 +45,13 @@ from recollect.engine.segmentation import Cut, Heard, Rules, cuts, idle
 from recollect.engine.spaces import Embedded, Heartbeat
 from recollect.engine.summaries import GIVEN, Summary, speaker_of, summarise
 from recollect.engine.words import terms
-from recollect.errors import Conflict, Invalid, NotFound
-from recollect.models.embed import Embedder, Purpose
+from recollect.errors import Conflict, Invalid, NotFound, Unavailable
+from recollect.models.embed import Embedder, Purpose, Vector
 from recollect.store import files, jobs, memories, messages, segments, vectors, words
 from recollect.store.jobs import NewJob
 from recollect.store.messages import Held, Located
 from recollect.store.pool import Db, together
-from recollect.store.segments import Segment
+from recollect.store.segments import Due, Segment
 from recollect.tasks import both
 
 _ACTOR = "segmenter"
@@ -59,6 +59,8 @@ _ACTOR = "segmenter"
 # So many messages are read at once, and more where a stretch may be longer: see `_ahead`.
 _AHEAD = 64
 _THREADS_AT_ONCE = 20
+# So many chats after each other that could not be heard: it is the embedder, not the chats.
+_FAILED_IN_A_ROW = 3
 # What a message is about stands at its beginning; the rest would only be slow.
 _HEARD_CHARACTERS = 2_000
 _TALK = {"user", "assistant"}
@@ -235,17 +237,22 @@ async def segment_threads(engine: Engine, workspace_id: WorkspaceId, beat: Heart
     Raises `Unavailable` while the embedder is down; running it again goes on where it stopped.
     """
     caller = await steward(engine, workspace_id, _ACTOR)
-    while True:
-        async with engine.reading(caller) as db:
-            waiting = await segments.due(db, workspace_id, engine.now(), _THREADS_AT_ONCE)
-        for thread_id, owner in waiting:
-            # In the name of whose thread it is, who may see it where others may not.
-            acting = replace(caller, user_id=owner or caller.user_id)
-            await _segment(engine, acting, thread_id, beat)
-            await beat()
-        if len(waiting) < _THREADS_AT_ONCE:
+    failure: Unavailable | None = None
+    failed = 0
+    async for due in _due(engine, caller):
+        # In the name of whose thread it is, who may see it where others may not.
+        acting = replace(caller, user_id=due.owner or caller.user_id)
+        try:
+            await _segment(engine, acting, due.thread_id, beat)
+            failed = 0
+        except Unavailable as error:
+            failure, failed = error, failed + 1
+        if failed == _FAILED_IN_A_ROW:
             break
+        await beat()
     await _refresh(engine, caller, beat)
+    if failure:
+        raise failure
     async with engine.writing(caller) as db:
         due_at = await segments.next_due(db, workspace_id)
         if due_at:
@@ -255,6 +262,20 @@ async def segment_threads(engine: Engine, workspace_id: WorkspaceId, beat: Heart
                 [NewJob(SEGMENT, dedupe_key="later", run_after=due_at)],
                 engine.now(),
             )
+
+
+async def _due(engine: Engine, caller: Caller) -> AsyncGenerator[Due]:
+    """Threads to look at, each once: one that fails is left for another run, and the next comes."""
+    last: Due | None = None
+    while True:
+        async with engine.reading(caller) as db:
+            waiting = await segments.due(
+                db, caller.workspace_id, engine.now(), after=last, limit=_THREADS_AT_ONCE
+            )
+        for last in waiting:
+            yield last
+        if len(waiting) < _THREADS_AT_ONCE:
+            return
 
 
 async def plan(engine: Engine, caller: Caller, thread: Ref, rules: Rules) -> list[Planned]:
@@ -353,9 +374,8 @@ async def _heard(engine: Engine, embedder: Embedder, said: Sequence[Message]) ->
         each: vector for each, key in keys.items() if (vector := engine.heard.get(key)) is not None
     }
     new = [each for each in said if each.id in keys and each.id not in known]
-    texts = [each.content[:_HEARD_CHARACTERS] for each in new]
-    found = await embedder.embed(texts, Purpose.PASSAGE) if texts else []
-    fresh = {each.id: vector for each, vector in zip(new, found, strict=True)}
+    found = await _vectors(embedder, [each.content[:_HEARD_CHARACTERS] for each in new])
+    fresh = {each.id: vector for each, vector in zip(new, found, strict=True) if vector is not None}
     engine.heard.keep({keys[each]: vector for each, vector in fresh.items()})
     known |= fresh
     return [
@@ -366,6 +386,24 @@ async def _heard(engine: Engine, embedder: Embedder, said: Sequence[Message]) ->
             known.get(each.id),
         )
         for each in said
+    ]
+
+
+async def _vectors(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None]:
+    """A vector for each text; None for one that the embedder will not have."""
+    if not texts:
+        return []
+    try:
+        return list(await embedder.embed(texts, Purpose.PASSAGE))
+    except Unavailable:
+        # Down, or one text it will not have? If a plain text passes, it is the text.
+        await embedder.embed([spaces.PROBE], Purpose.PASSAGE)
+    if len(texts) == 1:
+        return [None]
+    middle = len(texts) // 2
+    return [
+        *await _vectors(embedder, texts[:middle]),
+        *await _vectors(embedder, texts[middle:]),
     ]
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from uuid import UUID
 
-from psycopg.rows import kwargs_row
+from psycopg.rows import class_row, kwargs_row
 
 from recollect.domain import (
     Caller,
@@ -149,8 +150,9 @@ async def close_until(
 
 
 _DUE = """
-    SELECT t.id, t.user_id FROM thread t
+    SELECT t.id AS thread_id, t.user_id AS owner, t.segment_due_at AS due_at FROM thread t
     WHERE t.workspace_id = %(workspace_id)s AND t.segment_due_at <= %(now)s
+        AND (t.segment_due_at, t.id) > (%(after_at)s::timestamptz, %(after_id)s::uuid)
     ORDER BY t.segment_due_at, t.id
     LIMIT %(limit)s
 """
@@ -165,13 +167,29 @@ _SCHEDULE = """
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A thread that the segmenter should look at, whose it is, and since when it waits."""
+
+    thread_id: ThreadId
+    owner: UserId | None
+    due_at: datetime
+
+
 async def due(
-    db: Db, workspace_id: WorkspaceId, now: datetime, limit: int
-) -> list[tuple[ThreadId, UserId | None]]:
-    """Threads that the segmenter should look at, the longest waiting first, and whose they are."""
-    values = {"workspace_id": workspace_id, "now": now, "limit": limit}
-    cursor = await db.execute(_DUE, values)
-    return [(ThreadId(row[0]), row[1]) for row in await cursor.fetchall()]
+    db: Db, workspace_id: WorkspaceId, now: datetime, *, after: Due | None, limit: int
+) -> list[Due]:
+    """Threads to look at, the longest waiting first, from just behind one that was looked at."""
+    values = {
+        "workspace_id": workspace_id,
+        "now": now,
+        "after_at": after.due_at if after else "-infinity",
+        "after_id": after.thread_id if after else UUID(int=0),
+        "limit": limit,
+    }
+    async with db.cursor(row_factory=class_row(Due)) as cursor:
+        await cursor.execute(_DUE, values)
+        return await cursor.fetchall()
 
 
 async def next_due(db: Db, workspace_id: WorkspaceId) -> datetime | None:
