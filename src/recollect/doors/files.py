@@ -8,6 +8,11 @@ from urllib.parse import quote
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import UploadFile
 
+from recollect.reading.values import BINARY
+
+# The letters of RFC 6838, ASCII alone: a header takes no others.
+MEDIA_TYPE = r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}"
+_MEDIA_TYPE = re.compile(MEDIA_TYPE)
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _AT_ONCE = 64 * 1024
 
@@ -20,6 +25,11 @@ class Sent:
     media_type: str
     size: int
     digest: bytes
+
+
+def media_type_of(told: str | None) -> str:
+    """What a file is said to be; just bytes, where that is no media type."""
+    return told if told and _MEDIA_TYPE.fullmatch(told) else BINARY
 
 
 async def parts_of(file: UploadFile) -> AsyncIterator[bytes]:
@@ -51,7 +61,9 @@ def download(
     if is_part:
         headers["content-range"] = f"bytes {first}-{last}/{file.size}"
     status = 206 if is_part else 200
-    return StreamingResponse(give_out(first, last), status, headers, media_type=file.media_type)
+    # Looked at again: an import brings it as it was written elsewhere.
+    media_type = media_type_of(file.media_type)
+    return StreamingResponse(give_out(first, last), status, headers, media_type=media_type)
 
 
 def _span(asked: str | None, size: int) -> tuple[int, int] | None:

@@ -25,6 +25,7 @@ from tests.support.statebase import open_session
 pytestmark = pytest.mark.anyio
 
 ABSENT = (404, "NOT_FOUND")
+OCTETS = "application/octet-stream"
 BYTES = bytes(range(256)) * 4_000  # a little under 1 MiB: four pieces
 
 
@@ -50,6 +51,33 @@ async def count(engine: Engine, caller: Caller, table: str) -> int:
         row = await (await db.execute(query, [caller.workspace_id])).fetchone()
     assert row
     return row[0]
+
+
+@pytest.mark.parametrize("told", ["ê/ê", "日/本", "text", "a/b/c"])
+async def test_an_asset_of_no_media_type_is_just_bytes(http: httpx2.AsyncClient, told: str) -> None:
+    memory = await kept(http, "a picture of London")
+    path = f"/api/v1/memories/{memory['id']}/assets"
+
+    sent = await http.post(path, files={"file": ("a.png", b"hi", told)})
+
+    assert sent.json()["data"]["mediaType"] == OCTETS
+
+
+async def test_an_asset_whose_media_type_no_header_takes_is_sent_as_just_bytes(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    """It was kept before such a type was refused, or an import has brought it."""
+    memory = await kept(http, "a picture of London")
+    asset = await attached(http, memory, b"hi")
+    async with engine.writing(caller) as db:
+        await db.execute(
+            "UPDATE asset SET media_type = '日/本' WHERE workspace_id = %s", [caller.workspace_id]
+        )
+
+    answer = await http.get(f"/api/v1/memories/{memory['id']}/assets/{asset['id']}")
+
+    assert (answer.status_code, answer.content) == (200, b"hi")
+    assert answer.headers["content-type"] == OCTETS
 
 
 async def test_R287_an_asset_is_kept_apart_and_comes_back_byte_for_byte(

@@ -26,6 +26,8 @@ from tests.support.informer import Http, Object, complaint, listed, new_chat, re
 
 pytestmark = pytest.mark.anyio
 
+OCTETS = "application/octet-stream"
+
 
 # By itself.
 
@@ -310,6 +312,43 @@ async def test_S60_what_brings_no_file_that_can_be_kept_is_refused(
 
     assert complaint(answer)[0] == status
     assert (await http.get(f"/api/messages/{message}/files")).json()["files"] == []
+
+
+@pytest.mark.parametrize("media_type", ["日/本", "ê/ê", "text", "a/b/c", "", "/"])
+async def test_what_is_no_media_type_is_refused_in_json_and_just_bytes_in_a_form(
+    http: Http, media_type: str
+) -> None:
+    chat = await new_chat(http)
+    [message] = await say(http, chat, "see attached")
+    path = f"/api/messages/{message}/files"
+    upload = {"filename": "a.txt", "mediaType": media_type, "data": "aGk="}
+
+    refused = await http.post(path, json=upload)
+    sent = await http.post(path, files={"file": ("a.txt", b"hi", media_type)})
+
+    assert complaint(refused) == (400, "Bad Request")
+    assert "mediaType" in refused.json()["message"]
+    assert sent.json()["mediaType"] == OCTETS
+
+
+async def test_a_file_whose_media_type_no_header_takes_is_sent_as_just_bytes(
+    http: Http, engine: Engine, caller: Caller
+) -> None:
+    """It was kept before such a type was refused, or an import has brought it."""
+    chat = await new_chat(http)
+    [message] = await say(http, chat, "see attached")
+    upload = {"filename": "a.txt", "mediaType": "image/svg+xml", "data": "aGk="}
+    file = (await http.post(f"/api/messages/{message}/files", json=upload)).json()
+    async with engine.writing(caller) as db:
+        await db.execute(
+            "UPDATE message_file SET media_type = '日/本' WHERE workspace_id = %s",
+            [caller.workspace_id],
+        )
+
+    answer = await http.get(f"/api/messages/{message}/files/{file['id']}")
+
+    assert (answer.status_code, answer.content) == (200, b"hi")
+    assert answer.headers["content-type"] == OCTETS
 
 
 async def test_a_file_sent_again_after_its_message_was_edited_is_attached_once(http: Http) -> None:

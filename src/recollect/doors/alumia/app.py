@@ -27,7 +27,7 @@ from recollect.doors.alumia.envelope import (
 )
 from recollect.doors.alumia.errors import answer
 from recollect.doors.cursors import cursor_at, place_of
-from recollect.doors.files import Sent, download, parts_of
+from recollect.doors.files import Sent, download, media_type_of, parts_of
 from recollect.doors.front import Door, bearer
 from recollect.doors.furnish import BEARER, EngineOf, furnish, new_app, new_router
 from recollect.engine.assets import (
@@ -79,7 +79,6 @@ _NOT_IN_NAMES = re.compile(r"[^\w. -]", re.ASCII)
 # The file's form around it.
 _UPLOAD_BYTES = MOST_BYTES + 64 * 1024
 _SENT_BYTES = 256 * 1024
-_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]{1,100}/[\w!#$&^.+-]{1,100}")
 
 router = new_router(ErrorObject, 422)
 
@@ -211,11 +210,10 @@ async def add_asset(
 ) -> Envelope[parts_wire.AssetObject]:
     """Attach a file, sent as multipart form data; at most 20 MiB."""
     there, memory = await _found(engine, caller, memory_id, names)
-    given = file.content_type or ""
     new = NewAsset(
         # A label, never a path: that is how it is stored, shown and sent back.
         filename=_printable(file.filename or "file"),
-        media_type=given if _MEDIA_TYPE.fullmatch(given) else "application/octet-stream",
+        media_type=media_type_of(file.content_type),
     )
     asset = await attach(engine, there, memory, new, parts_of(file))
     return Envelope(data=parts_wire.from_asset(asset))

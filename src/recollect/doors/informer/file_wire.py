@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -11,14 +10,14 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import UploadFile
 
 from recollect.domain import File
-from recollect.doors.files import parts_of
+from recollect.doors.files import MEDIA_TYPE, media_type_of, parts_of
 from recollect.doors.informer.wire import Short
 from recollect.doors.values import Body, iso
 from recollect.engine import attachments
 from recollect.engine.documents import label_of
 from recollect.errors import Invalid, TooLarge
+from recollect.reading.values import BINARY
 
-_MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}")
 # As base64 in a body of 8 MiB; a form may bring more.
 _MOST_IN_JSON = 5 * 1024 * 1024
 
@@ -27,9 +26,7 @@ class NewFile(Body):
     """A file as base64, at most 5 MiB of it."""
 
     filename: Short
-    mediaType: Annotated[str, Field(pattern=r"^[\w.+-]+/[\w.+-]+$", max_length=255)] = (
-        "application/octet-stream"
-    )
+    mediaType: Annotated[str, Field(pattern=f"^{MEDIA_TYPE}$")] = BINARY
     data: str
 
 
@@ -79,8 +76,7 @@ def to_sent_file(file: UploadFile | str | None) -> attachments.NewFile:
         async for part in parts_of(file):
             yield part
 
-    given = file.content_type or ""
-    media_type = given if _MEDIA_TYPE.fullmatch(given) else "application/octet-stream"
+    media_type = media_type_of(file.content_type)
     return attachments.NewFile(label_of(file.filename or ""), media_type, read)
 
 
