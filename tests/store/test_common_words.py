@@ -1,6 +1,8 @@
 """Words too common to be read through: counted by a job, and scored all the same."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recollect.domain import ANY, Caller
 from recollect.engine.core import Engine
@@ -8,8 +10,10 @@ from recollect.engine.counting import count_words, plan_counts
 from recollect.engine.save import Save, save
 from recollect.engine.spaces import no_beat
 from recollect.engine.words import query_terms
+from recollect.engine.workspace_search import SearchWorkspace, search_workspace
 from recollect.store import jobs, words
-from recollect.store.words import Match
+from recollect.store.words import Match, too_common
+from tests.support.papers import upload, work
 
 pytestmark = pytest.mark.anyio
 
@@ -61,6 +65,54 @@ async def test_a_query_of_common_words_alone_is_answered_by_the_rarest(
     await count_words(engine, full.workspace_id, no_beat)
 
     assert len(await found(engine, full, "green tea")) == 30
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from("abcd"), min_size=1, unique=True).map(tuple),
+        min_size=1,
+        unique=True,
+    ),
+    st.dictionaries(st.sampled_from("abcd"), st.integers(1_000, 9_000)),
+)
+def test_the_rarest_word_is_read_in_all_its_forms(
+    query: list[tuple[str, ...]], counts: dict[str, int]
+) -> None:
+    rest = too_common(query, counts)
+
+    rarest = min(sum(counts.get(term, 0) for term in word) for word in query)
+    assert any(
+        sum(counts.get(term, 0) for term in word) == rarest and rest.isdisjoint(word)
+        for word in query
+    )
+
+
+async def test_two_common_words_of_one_stem_find_what_has_either(
+    engine: Engine, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        await save(engine, caller, Save(content=f"The plan of day {number}", category="fact"))
+    await save(engine, caller, Save(content="Planning takes an hour", category="fact"))
+    monkeypatch.setattr(words, "_COMMON_FROM", 1)
+    monkeypatch.setattr(words, "READABLE", 3)
+    await count_words(engine, caller.workspace_id, no_beat)
+
+    matches = await found(engine, caller, "plan planning")
+
+    assert len(matches) == 5
+
+
+async def test_two_common_words_of_one_stem_find_documents(
+    engine: Engine, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        await upload(engine, caller, f"{number}.txt", f"The plan of day {number}")
+    await work(engine)
+    monkeypatch.setattr(words, "READABLE", 1)
+
+    results = await search_workspace(engine, caller, SearchWorkspace("plan planning"))
+
+    assert len(results) == 4
 
 
 async def test_a_workspace_is_counted_when_it_is_large_and_again_when_it_has_grown(

@@ -191,13 +191,14 @@ _COUNT = f"""
         ) AS first
     ) AS counted
 """
+# As with memories, the number of texts comes in a row whether or not there is a term to read.
 _POSTINGS = f"""
-    SELECT asked.term,
-        (SELECT coalesce(sum(d.chunk_count), 0)::bigint FROM document d
-         WHERE d.workspace_id = %(workspace_id)s AND d.status = 'ready'
-            AND {DOCUMENT_IN_SIGHT}) AS texts,
-        found.*
-    FROM unnest(%(read)s::text[]) AS asked (term)
+    SELECT asked.term, tally.texts, found.*
+    FROM (
+        SELECT coalesce(sum(d.chunk_count), 0)::bigint AS texts FROM document d
+        WHERE d.workspace_id = %(workspace_id)s AND d.status = 'ready' AND {DOCUMENT_IN_SIGHT}
+    ) AS tally
+    LEFT JOIN unnest(%(read)s::text[]) AS asked (term) ON true
     CROSS JOIN LATERAL (
         SELECT {POSTED}
         FROM (

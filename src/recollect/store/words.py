@@ -159,13 +159,14 @@ class Match(NamedTuple):
 _SPEAKER = re.compile(r"([^:\n]+):\s")
 
 # What a caller does not see counts for nothing: nobody learns from a score whether somebody else's
-# memory has a word.
+# memory has a word. With no term to read there is a row all the same, with the number of texts.
 _POSTINGS = Numbered(f"""
-    SELECT asked.term,
-        (SELECT coalesce(sum(documents), 0)::bigint FROM word_tally
-         WHERE workspace_id = %(workspace_id)s AND place = ANY({PLACES})) AS texts,
-        found.*
-    FROM unnest(%(read)s::text[]) AS asked (term)
+    SELECT asked.term, tally.texts, found.*
+    FROM (
+        SELECT coalesce(sum(documents), 0)::bigint AS texts FROM word_tally
+        WHERE workspace_id = %(workspace_id)s AND place = ANY({PLACES})
+    ) AS tally
+    LEFT JOIN unnest(%(read)s::text[]) AS asked (term) ON true
     CROSS JOIN LATERAL (
         SELECT {POSTED}
         FROM (
@@ -576,13 +577,13 @@ def too_common(query: Sequence[Sequence[str]], common: Mapping[str, int]) -> fro
     """The terms of those words that are too common to be read through beside the others."""
     costs = sorted((sum(common.get(term, 0) for term in word), word) for word in query)
     spent = 0
-    rest: set[str] = set()
-    for place, (cost, word) in enumerate(costs):
+    read: set[str] = set()
+    for cost, word in costs:
         spent += cost
-        if place > 0 and spent > READABLE:
-            rest.update(word)
+        if not read or spent <= READABLE:
+            read.update(word)
     # A form that a readable word shares is read for that one's sake.
-    return frozenset(rest.difference(*(word for _, word in costs if not rest.issuperset(word))))
+    return frozenset(term for word in query for term in word) - read
 
 
 _COMMON = f"""
