@@ -40,6 +40,7 @@ from recollect.engine.segments import (
     regenerate,
     remove_made,
     resegment,
+    search_made,
     segment_threads,
 )
 from recollect.errors import Denied, Invalid, NotFound, Unavailable
@@ -273,6 +274,36 @@ async def test_what_was_deleted_is_in_no_summary(
     [after] = await made(engine, caller, chat)
     assert "4711" not in after.memory.content
     assert len(after.messages) == 5
+
+
+async def test_a_stretch_goes_with_its_last_message_and_what_was_made_by_hand_stays(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    said = await say(engine, caller, chat, "The code of the safe is 4711", "It is behind the clock")
+    await work(engine, caller)
+    clock.advance(timedelta(minutes=31))
+    await work(engine, caller)
+    [cut] = await made(engine, caller, chat)
+    by_hand = await make_memory(
+        engine, caller, Ref(id=chat.id), MakeMemory([Ref(id=said[0].id)], "There is a safe")
+    )
+
+    await delete_message(engine, caller, Ref(id=said[0].id))
+    left = await made(engine, caller, chat)
+    await delete_message(engine, caller, Ref(id=said[1].id))
+
+    # At once, and not when the segmenter comes by.
+    assert {each.memory.id for each in left} == {cut.memory.id, by_hand.memory.id}
+    assert [each.memory for each in await made(engine, caller, chat)] == [by_hand.memory]
+    told = await rows(
+        engine,
+        "SELECT details ->> 'memory' FROM event WHERE workspace_id = %s AND action = %s",
+        caller.workspace_id,
+        "memory.deleted",
+    )
+    assert told == [(cut.memory.code,)]
+    found = await search_made(engine, caller, Ref(id=chat.id), "the code of the safe", 5)
+    assert [hit.memory for hit, _ in found] == [by_hand.memory]
 
 
 async def test_a_long_chat_is_segmented_without_being_loaded_whole(

@@ -10,8 +10,19 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
-from recollect.domain import Caller, Json, Message, MessageId, Place, Ref, Right, new_code
+from recollect.domain import (
+    Caller,
+    Json,
+    MemoryId,
+    Message,
+    MessageId,
+    Place,
+    Ref,
+    Right,
+    new_code,
+)
 from recollect.engine.core import Engine
+from recollect.engine.forget import remove_rows
 from recollect.errors import Invalid, NotFound, TooLarge
 from recollect.store import idempotency, jobs, messages, segments
 from recollect.store.jobs import NewJob
@@ -176,16 +187,22 @@ async def edit_message(engine: Engine, caller: Caller, ref: Ref, ask: EditMessag
 
 
 async def delete_message(engine: Engine, caller: Caller, ref: Ref) -> None:
-    """Delete a message and its files for good; memories made of it lose the link and stay."""
+    """Delete a message and its files for good; memories made of it by hand lose the link and stay.
+
+    A stretch that was cut and has nothing else goes with it: its text is the message's.
+    """
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         message = await _existing(engine, db, caller, ref)
         held = await held_thread(engine, db, caller, Ref(id=message.thread_id))
-        await _unsettle(engine, db, caller, message)
+        stretches = await _unsettle(engine, db, caller, message)
         if not await messages.remove(db, caller.workspace_id, held.id, [message.id], engine.now()):
             raise NotFound("message")
         await idempotency.forget_answers(db, caller.workspace_id, [(message.id, message.code)])
         await _note(engine, db, caller, held, "message.deleted", [message.code])
+        emptied = await segments.emptied(db, caller.workspace_id, stretches)
+        if emptied:
+            await remove_rows(engine, db, caller, emptied)
 
 
 async def clear_messages(engine: Engine, caller: Caller, thread: Ref) -> int:
@@ -288,10 +305,11 @@ def _edited(message: Message, ask: EditMessage) -> Message:
     return edited
 
 
-async def _unsettle(engine: Engine, db: Db, caller: Caller, message: Message) -> None:
-    """A closed stretch that held this message no longer says what was said."""
-    await segments.mark_stale(db, caller.workspace_id, [message.id])
+async def _unsettle(engine: Engine, db: Db, caller: Caller, message: Message) -> list[MemoryId]:
+    """A closed stretch that holds this message no longer says what was said; which one it is."""
+    stretches = await segments.mark_stale(db, caller.workspace_id, [message.id])
     await jobs.enqueue(db, caller.workspace_id, [NewJob(SEGMENT)], engine.now())
+    return stretches
 
 
 async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Message:

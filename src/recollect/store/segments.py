@@ -81,12 +81,30 @@ _MARK_STALE = """
     FROM memory_message l
     WHERE segment.workspace_id = %(workspace_id)s AND l.workspace_id = %(workspace_id)s
         AND l.memory_id = segment.memory_id AND l.message_id = ANY(%(ids)s) AND segment.is_cut
+    RETURNING segment.memory_id
 """
 
 
-async def mark_stale(db: Db, workspace_id: WorkspaceId, ids: Sequence[MessageId]) -> None:
+async def mark_stale(db: Db, workspace_id: WorkspaceId, ids: Sequence[MessageId]) -> list[MemoryId]:
     """Have the stretches that hold these messages summarised anew; those made by hand are left."""
-    await db.execute(_MARK_STALE, {"workspace_id": workspace_id, "ids": list(ids)})
+    cursor = await db.execute(_MARK_STALE, {"workspace_id": workspace_id, "ids": list(ids)})
+    return [MemoryId(row[0]) for row in await cursor.fetchall()]
+
+
+_EMPTIED = """
+    SELECT m.id FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = ANY(%(ids)s)
+        AND NOT EXISTS (
+            SELECT FROM memory_message l
+            WHERE l.workspace_id = %(workspace_id)s AND l.memory_id = m.id)
+    FOR UPDATE OF m
+"""
+
+
+async def emptied(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> list[MemoryId]:
+    """Those of these memories of which no message is left, held until the transaction ends."""
+    cursor = await db.execute(_EMPTIED, {"workspace_id": workspace_id, "ids": list(ids)})
+    return [MemoryId(row[0]) for row in await cursor.fetchall()]
 
 
 _LINK = """
