@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.domain import ANY, Caller
+from recollect.domain import ANY, Caller, Scope
 from recollect.engine.core import Engine
 from recollect.engine.counting import count_words, plan_counts
 from recollect.engine.save import Save, save
@@ -115,6 +115,18 @@ async def test_two_common_words_of_one_stem_find_documents(
     assert len(results) == 4
 
 
+async def is_due(engine: Engine, caller: Caller, least: int) -> bool:
+    async with engine.pool.everywhere() as db:
+        return caller.workspace_id in await words.uncounted(db, least)
+
+
+async def take_out(engine: Engine, caller: Caller, count: int) -> None:
+    """Take the first of the memories out of the index, as erasing them does."""
+    matches = await found(engine, caller, "green")
+    async with engine.writing(caller) as db:
+        await words.remove(db, caller.workspace_id, [each.id for each in matches[:count]])
+
+
 async def test_a_workspace_is_counted_when_it_is_large_and_again_when_it_has_grown(
     engine: Engine, full: Caller
 ) -> None:
@@ -124,11 +136,77 @@ async def test_a_workspace_is_counted_when_it_is_large_and_again_when_it_has_gro
             return await jobs.is_waiting(db, full.workspace_id, "count_words")
 
     assert not await is_planned(len(TEXTS) + 1)
-    async with engine.pool.everywhere() as db:
-        assert full.workspace_id in await words.uncounted(db, len(TEXTS))
+    assert await is_due(engine, full, len(TEXTS))
     await count_words(engine, full.workspace_id, no_beat)
-    async with engine.pool.everywhere() as db:
-        assert full.workspace_id not in await words.uncounted(db, len(TEXTS))
+    assert not await is_due(engine, full, len(TEXTS))
     for number in range(len(TEXTS) // 5):
         await save(engine, full, Save(content=f"News of day {number}", category="fact"))
     assert await is_planned(len(TEXTS))
+
+
+async def test_a_workspace_is_counted_again_when_it_has_lost_a_tenth(
+    engine: Engine, full: Caller
+) -> None:
+    await count_words(engine, full.workspace_id, no_beat)
+    await take_out(engine, full, 3)
+    assert not await is_due(engine, full, 20)
+
+    await take_out(engine, full, 1)
+
+    assert await is_due(engine, full, 20)
+
+
+async def test_what_a_user_has_lost_is_counted_again_though_it_is_little_of_the_workspace(
+    engine: Engine, full: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = [
+        await save(engine, full, Save(content=f"My {number}. wish", scope=Scope.GLOBAL))
+        for number in range(12)
+    ]
+    monkeypatch.setattr(words, "_COMMON_FROM", 10)
+    await count_words(engine, full.workspace_id, no_beat)
+    assert not await is_due(engine, full, 20)
+
+    async with engine.writing(full) as db:
+        await words.remove(db, full.workspace_id, [each.memory.id for each in own[:4]])
+
+    assert await is_due(engine, full, 20)
+
+
+async def test_what_was_counted_is_forgotten_when_a_workspace_is_no_longer_large(
+    engine: Engine, full: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_COMMON_FROM", 10)
+    monkeypatch.setattr(words, "READABLE", 10)
+    await count_words(engine, full.workspace_id, no_beat)
+    await take_out(engine, full, 29)
+    stale = await found(engine, full, "green kettle")
+
+    await plan_counts(engine, len(TEXTS))
+
+    assert await counted(engine, full) == (0, 0)
+    assert len(stale) == 3  # what is green was not looked for
+    assert len(await found(engine, full, "green kettle")) == 4
+
+
+async def test_a_workspace_of_nearly_the_size_it_was_counted_at_keeps_its_counts(
+    engine: Engine, full: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_COMMON_FROM", 10)
+    await count_words(engine, full.workspace_id, no_beat)
+    before = await counted(engine, full)
+    await take_out(engine, full, 1)
+
+    await plan_counts(engine, len(TEXTS))
+
+    assert await counted(engine, full) == before
+
+
+async def counted(engine: Engine, caller: Caller) -> tuple[int, int]:
+    """How many common words are known, and how many censuses."""
+    async with engine.reading(caller) as db:
+        cursor = await db.execute(
+            "SELECT (SELECT count(*) FROM common_word), (SELECT count(*) FROM word_census)"
+        )
+        [row] = await cursor.fetchall()
+    return row

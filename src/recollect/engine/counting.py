@@ -13,12 +13,20 @@ LEAST_MEMORIES = 20_000
 
 
 async def plan_counts(engine: Engine, least: int = LEAST_MEMORIES) -> None:
-    """Queue a count for every large workspace that has grown by a tenth since the last one."""
+    """Queue a count for every large workspace that has changed by a tenth since the last one.
+
+    What was counted in a workspace that is no longer large is forgotten: a word that was common
+    there would weigh nothing for good.
+    """
     async with engine.pool.everywhere() as db:
         wanted = await words.uncounted(db, least)
+        dwindled = await words.dwindled(db, least)
     for workspace_id in wanted:
         async with engine.pool.writing(workspace_id) as db:
             await jobs.enqueue(db, workspace_id, [COUNT], engine.now())
+    for workspace_id in dwindled:
+        async with engine.pool.writing(workspace_id) as db:
+            await words.forget_counts(db, workspace_id)
 
 
 async def count_words(engine: Engine, workspace_id: WorkspaceId, _: Heartbeat) -> None:

@@ -692,16 +692,31 @@ async def crowded_tallies(db: Db) -> list[WorkspaceId]:
     return [WorkspaceId(row[0]) for row in await (await db.execute(_CROWDED)).fetchall()]
 
 
-# Counted again when a workspace has grown by a tenth, so that the counts are near the truth.
-# everywhere: finds the workspaces whose words are worth counting.
-_UNCOUNTED = """
-    SELECT tally.workspace_id
-    FROM (
+# The workspaces that are a tenth larger or smaller than when their words were counted. Also those
+# with a place where a word is said to be in more memories than there are: what one user or thread
+# has lost may be little of a workspace, and all that their searches see.
+_CHANGED = """
+    FROM word_census census
+    FULL JOIN (
         SELECT workspace_id, sum(documents) AS documents FROM word_tally GROUP BY workspace_id
-    ) AS tally
-    LEFT JOIN word_census census ON census.workspace_id = tally.workspace_id
-    WHERE tally.documents >= %(least)s
-        AND tally.documents > 1.1 * coalesce(census.documents, 0)
+    ) AS tally USING (workspace_id)
+    WHERE ((tally.documents BETWEEN 0.9 * census.documents AND 1.1 * census.documents) IS NOT TRUE
+        OR workspace_id IN (
+            SELECT common.workspace_id
+            FROM common_word common
+            LEFT JOIN (
+                SELECT workspace_id, place, sum(documents) AS documents FROM word_tally
+                GROUP BY workspace_id, place
+            ) AS own USING (workspace_id, place)
+            WHERE common.memories > 1.1 * coalesce(own.documents, 0)))
+"""
+# everywhere: finds the workspaces whose words are worth counting.
+_UNCOUNTED = f"SELECT workspace_id {_CHANGED} AND tally.documents >= %(least)s"
+# everywhere: finds the workspaces whose words need no counting any more. One that is about as large
+# as when it was counted keeps its counts: it may come and go around the least size.
+_DWINDLED = f"""
+    SELECT workspace_id {_CHANGED}
+        AND coalesce(tally.documents, 0) < %(least)s AND census.documents IS NOT NULL
 """
 _FORGET_COMMON = "DELETE FROM common_word WHERE workspace_id = %(workspace_id)s"
 _COUNT_COMMON = """
@@ -719,13 +734,20 @@ _CENSUS = """
     WHERE workspace_id = %(workspace_id)s
     ON CONFLICT (workspace_id) DO UPDATE SET documents = EXCLUDED.documents
 """
+_FORGET_CENSUS = "DELETE FROM word_census WHERE workspace_id = %(workspace_id)s"
 # A word of fewer memories is never worth leaving unread.
 _COMMON_FROM = 1_000
 
 
 async def uncounted(db: Db, least: int) -> list[WorkspaceId]:
-    """Workspaces of at least so many memories that have grown since their words were counted."""
+    """Workspaces of at least so many memories whose words were not counted, or are outdated."""
     rows = await (await db.execute(_UNCOUNTED, {"least": least})).fetchall()
+    return [WorkspaceId(row[0]) for row in rows]
+
+
+async def dwindled(db: Db, least: int) -> list[WorkspaceId]:
+    """Workspaces whose words were counted and that have come to fewer memories than that."""
+    rows = await (await db.execute(_DWINDLED, {"least": least})).fetchall()
     return [WorkspaceId(row[0]) for row in rows]
 
 
@@ -735,3 +757,10 @@ async def count_common(db: Db, workspace_id: WorkspaceId) -> None:
     await db.execute(_FORGET_COMMON, values)
     await db.execute(_COUNT_COMMON, values)
     await db.execute(_CENSUS, values)
+
+
+async def forget_counts(db: Db, workspace_id: WorkspaceId) -> None:
+    """Let go of what was counted: searches read every word through."""
+    values = {"workspace_id": workspace_id}
+    await db.execute(_FORGET_COMMON, values)
+    await db.execute(_FORGET_CENSUS, values)
