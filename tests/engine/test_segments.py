@@ -19,6 +19,7 @@ from recollect.domain import (
     Thread,
     View,
 )
+from recollect.engine.change import Change, change
 from recollect.engine.core import Engine
 from recollect.engine.messages import (
     EditMessage,
@@ -29,6 +30,7 @@ from recollect.engine.messages import (
     edit_message,
     list_messages,
 )
+from recollect.engine.save import Save, save
 from recollect.engine.segmentation import Rules
 from recollect.engine.segments import (
     Made,
@@ -47,6 +49,7 @@ from recollect.errors import Denied, Invalid, NotFound, Unavailable
 from recollect.models.chat import Route
 from recollect.models.chats import Chats
 from recollect.store import memories, messages
+from recollect.store import texts as past
 from tests.support.chats import ScriptedChat, new_chat, say, spoken
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
@@ -257,6 +260,68 @@ async def test_R157_an_edited_message_is_summarised_anew_by_itself(
 
     [found] = await made(engine, caller, chat)
     assert text in found.memory.content
+
+
+async def test_a_memory_that_is_made_of_no_messages_keeps_its_text_and_is_embedded_anew(
+    engine: Engine, caller: Caller, chat: Thread, embedder: StubEmbedder
+) -> None:
+    told = Save("The whole story of the harbour", Ref(id=chat.id), summary="The harbour")
+    saved = await save(engine, caller, replace(told, scope=Scope.THREAD))
+    embedder.asked.clear()
+
+    found = await regenerate(engine, caller, Ref(id=saved.memory.id))
+
+    assert found.memory == saved.memory
+    assert embedder.asked[0] == "The whole story of the harbour"
+    assert len(found.embedding) == embedder.dimension
+
+
+async def corrected(engine: Engine, caller: Caller, chat: Thread, ask: Change) -> list[Message]:
+    """The messages of a stretch whose memory somebody has changed at another door."""
+    said = await say(engine, caller, chat, *statements(6))
+    await work(engine, caller)
+    [cut] = await made(engine, caller, chat)
+    await change(engine, replace(caller, thread_id=chat.id), Ref(id=cut.memory.id), ask)
+    return said
+
+
+@pytest.mark.parametrize(
+    "ask", [Change(content="It was seven points, not six"), Change(summary="Seven points")]
+)
+async def test_what_a_person_has_corrected_is_summarised_anew_only_when_somebody_asks(
+    engine: Engine, caller: Caller, chat: Thread, ask: Change
+) -> None:
+    said = await corrected(engine, caller, chat, ask)
+    [before] = await made(engine, caller, chat)
+    text = "The correction 4711 is about the quarterly numbers of Lisbon"
+
+    await edit_message(engine, caller, Ref(id=said[0].id), EditMessage(content=text))
+    await work(engine, caller)
+    [left] = await made(engine, caller, chat)
+    asked = await regenerate(engine, caller, Ref(id=before.memory.id))
+
+    assert left.memory == before.memory
+    assert text in asked.memory.content
+    assert asked.memory.summary is None
+    async with engine.reading(caller) as db:
+        kept = await past.of(db, caller.workspace_id, before.memory.id)
+    assert kept[-1].content == before.memory.content
+
+
+async def test_what_was_deleted_is_in_no_history(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    secret = "The code of the safe is 4711, says Mr. Weber of Lisbon"
+    said = await say(engine, caller, chat, secret, *statements(5))
+    await work(engine, caller)
+    [before] = await made(engine, caller, chat)
+
+    await delete_message(engine, caller, Ref(id=said[0].id))
+    await work(engine, caller)
+    await regenerate(engine, caller, Ref(id=before.memory.id))
+
+    async with engine.reading(caller) as db:
+        assert await past.of(db, caller.workspace_id, before.memory.id) == []
 
 
 async def test_what_was_deleted_is_in_no_summary(

@@ -47,7 +47,7 @@ from recollect.engine.summaries import GIVEN, Summary, speaker_of, summarise
 from recollect.engine.words import terms
 from recollect.errors import Conflict, Invalid, NotFound, Unavailable
 from recollect.models.embed import Embedder, Purpose, Vector
-from recollect.store import files, jobs, memories, messages, segments, vectors, words
+from recollect.store import files, jobs, memories, messages, segments, texts, vectors, words
 from recollect.store.jobs import NewJob
 from recollect.store.messages import Held, Located
 from recollect.store.pool import Db, together
@@ -189,32 +189,12 @@ async def _located(engine: Engine, caller: Caller, thread: Ref) -> Located:
 async def regenerate(engine: Engine, caller: Caller, ref: Ref) -> Made:
     """Summarise a memory's messages anew and embed the summary with the current model.
 
-    A memory whose messages are gone keeps its text, and is embedded anew.
+    What a person had written is in its history then. A memory that is made of no messages, or whose
+    messages are gone, keeps its text and is embedded anew.
     """
     caller.require(Right.READ)
     caller.require(Right.WRITE)
-    for _ in range(_TRIES):
-        async with engine.reading(caller) as db:
-            memory = await _existing(engine, db, caller, ref)
-            said = await messages.of_memory(db, caller, memory.id)
-        summary = (
-            await summarise(engine, caller.workspace_id, said)
-            if said
-            else Summary(_text(memory), GIVEN)
-        )
-        moved = await spaces.embed_anew(engine, caller.workspace_id, summary.text)
-        async with engine.writing(caller) as db:
-            if memory.thread_id:
-                await messages.hold(db, caller, Ref(id=memory.thread_id), engine.now())
-            inside = replace(caller, thread_id=memory.thread_id)
-            await memories.lock(db, inside, Ref(id=memory.id))
-            memory = await _existing(engine, db, caller, Ref(id=memory.id))
-            still = await messages.of_memory(db, caller, memory.id)
-            if _marks(still) != _marks(said):
-                continue
-            after = await _rewrite(engine, db, caller, memory, summary, moved)
-            return await _made(db, caller, after)
-    raise Conflict("The messages keep changing. Try again.", is_passing=True)
+    return await _write_anew(engine, caller, ref, is_asked=True)
 
 
 async def remove_made(engine: Engine, caller: Caller, ref: Ref) -> None:
@@ -466,7 +446,7 @@ async def _refresh(engine: Engine, caller: Caller, beat: Heartbeat) -> None:
         for memory_id, owner in ids:
             try:
                 acting = replace(caller, user_id=owner or caller.user_id)
-                await regenerate(engine, acting, Ref(id=memory_id))
+                await _write_anew(engine, acting, Ref(id=memory_id), is_asked=False)
             except NotFound:  # hidden, or gone by now: there is nothing to mend
                 async with engine.writing(caller) as db:
                     await segments.mark_fresh(db, caller.workspace_id, memory_id)
@@ -526,13 +506,59 @@ async def _keep(
     return memory
 
 
+async def _write_anew(engine: Engine, caller: Caller, ref: Ref, *, is_asked: bool) -> Made:
+    """What `regenerate` does. Unasked, what a person has put in their own words is left to them."""
+    for _ in range(_TRIES):
+        async with engine.reading(caller) as db:
+            before = await _existing(engine, db, caller, ref)
+            said = await messages.of_memory(db, caller, before.id)
+            is_ours = await _is_ours(db, before)
+        summary = (
+            await summarise(engine, caller.workspace_id, said)
+            if said and (is_ours or is_asked)
+            else None
+        )
+        text = summary.text if summary else before.content
+        moved = await spaces.embed_anew(engine, caller.workspace_id, text)
+        async with engine.writing(caller) as db:
+            memory = await _unchanged(engine, db, caller, before, said)
+            if memory is None:
+                continue
+            if summary:
+                # What we had written ourselves may tell what somebody has deleted since.
+                if not is_ours:
+                    await texts.put(db, memory, engine.now())
+                memory = await _rewrite(engine, db, caller, memory, summary)
+            await _embed_again(engine, db, memory, moved)
+            await segments.mark_fresh(db, caller.workspace_id, memory.id)
+            return await _made(db, caller, memory)
+    raise Conflict("The messages keep changing. Try again.", is_passing=True)
+
+
+async def _unchanged(
+    engine: Engine, db: Db, caller: Caller, before: Memory, said: Sequence[Message]
+) -> Memory | None:
+    """The memory, held with its thread; None if it or its messages are not as they were read."""
+    if before.thread_id:
+        await messages.hold(db, caller, Ref(id=before.thread_id), engine.now())
+    inside = replace(caller, thread_id=before.thread_id)
+    await memories.lock(db, inside, Ref(id=before.id))
+    memory = await _existing(engine, db, caller, Ref(id=before.id))
+    still = await messages.of_memory(db, caller, memory.id)
+    is_same = memory.version == before.version and _marks(still) == _marks(said)
+    return memory if is_same else None
+
+
+async def _is_ours(db: Db, memory: Memory) -> bool:
+    """Whether we have summarised it, and nobody has put it in other words since."""
+    by = await segments.summarised_by(db, memory.workspace_id, memory.id)
+    if by in {None, GIVEN} or memory.summary is not None:
+        return False
+    return not await texts.of(db, memory.workspace_id, memory.id)
+
+
 async def _rewrite(
-    engine: Engine,
-    db: Db,
-    caller: Caller,
-    memory: Memory,
-    summary: Summary,
-    moved: spaces.Moved | None,
+    engine: Engine, db: Db, caller: Caller, memory: Memory, summary: Summary
 ) -> Memory:
     after = replace(
         memory,
@@ -545,13 +571,16 @@ async def _rewrite(
     if indexed_text(after) != indexed_text(memory):
         await words.remove(db, caller.workspace_id, [after.id])
         await words.insert(db, caller.workspace_id, after.id, terms(indexed_text(after)))
-    if moved is None:
-        await jobs.enqueue(db, caller.workspace_id, [spaces.TEND], engine.now())
-    else:
-        await spaces.attach_anew(engine, db, caller.workspace_id, after.id, moved)
     await segments.rewritten(db, caller.workspace_id, after.id, summary.by, summary.fallback_reason)
     await _note(engine, db, caller, "memory.updated", after)
     return after
+
+
+async def _embed_again(engine: Engine, db: Db, memory: Memory, moved: spaces.Moved | None) -> None:
+    if moved is None:
+        await jobs.enqueue(db, memory.workspace_id, [spaces.TEND], engine.now())
+    else:
+        await spaces.attach_anew(engine, db, memory.workspace_id, memory.id, moved)
 
 
 async def _made(db: Db, caller: Caller, memory: Memory) -> Made:
@@ -597,10 +626,6 @@ def _scope_of(held: Held) -> Scope:
 def _marks(said: Sequence[Message]) -> list[tuple[UUID, datetime | None]]:
     """What shows that messages are the same ones, unedited."""
     return [(each.id, each.edited_at) for each in said]
-
-
-def _text(memory: Memory) -> str:
-    return memory.summary or memory.content
 
 
 async def _note(engine: Engine, db: Db, caller: Caller, action: str, memory: Memory) -> None:

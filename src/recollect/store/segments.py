@@ -241,11 +241,22 @@ async def stale(
     return [(MemoryId(row[0]), row[1]) for row in await cursor.fetchall()]
 
 
+_SUMMARISED_BY = """
+    SELECT s.summarised_by FROM segment s
+    WHERE s.workspace_id = %(workspace_id)s AND s.memory_id = %(memory_id)s
+"""
 _REWRITTEN = """
     UPDATE segment
-    SET is_stale = false, summarised_by = %(by)s, fallback_reason = %(fallback_reason)s
+    SET summarised_by = %(by)s, fallback_reason = %(fallback_reason)s
     WHERE workspace_id = %(workspace_id)s AND memory_id = %(memory_id)s
 """
+
+
+async def summarised_by(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> str | None:
+    """Who summarised a memory's messages; None for one that was not made of messages."""
+    values = {"workspace_id": workspace_id, "memory_id": memory_id}
+    row = await (await db.execute(_SUMMARISED_BY, values)).fetchone()
+    return row[0] if row else None
 
 
 async def rewritten(

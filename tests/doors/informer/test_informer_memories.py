@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from recollect.domain import Caller, Filter
+from recollect.domain import Caller, Filter, Ref, Scope
 from recollect.engine.core import Engine
+from recollect.engine.save import Save, save
 from recollect.engine.spaces import embed_query
 from recollect.models.registry import Embedders
 from recollect.server import Server
@@ -341,6 +342,41 @@ async def test_R158_regenerating_embeds_with_the_model_of_now(
 
     assert (len(made["embedding"]), len(after.json()["embedding"])) == (8, 12)
     assert read.json()["embedding"] == after.json()["embedding"]
+
+
+async def test_R156_regenerating_a_summary_that_somebody_gave_keeps_it_in_its_history(
+    http: Http, engine: Engine, caller: Caller
+) -> None:
+    chat = await new_chat(http)
+    ids = await say(http, chat, "The Lisbon export is due on Monday.")
+    made = await remember(http, chat, ids, summary="Export talk")
+
+    answer = await http.put(f"/api/memories/{made['id']}", json={"action": "regenerate"})
+
+    assert answer.json()["summary"] == "User says: The Lisbon export is due on Monday."
+    kept = "SELECT content FROM memory_text WHERE workspace_id = %s"
+    assert await rows(engine, kept, caller.workspace_id) == [("Export talk",)]
+
+
+async def test_R158_a_memory_of_another_door_keeps_its_text_when_it_is_regenerated(
+    http: Http, engine: Engine, caller: Caller
+) -> None:
+    chat = await new_chat(http)
+    thread = Ref(code=chat.removeprefix("chat-"))
+    told = Save("The whole story of the harbour", thread, summary="The harbour")
+    saved = await save(engine, caller, replace(told, scope=Scope.THREAD))
+    address = f"/api/memories/{saved.memory.code}"
+    before = (await http.get(address)).json()
+
+    answer = await http.put(address, json={"action": "regenerate"})
+
+    assert (answer.status_code, answer.json()) == (200, before)
+    [[content, summary]] = await rows(
+        engine,
+        "SELECT content, summary FROM memory WHERE workspace_id = %s",
+        caller.workspace_id,
+    )
+    assert (content, summary) == (told.content, told.summary)
 
 
 async def test_R160_R161_R162_R163_N28_a_deleted_memory_is_gone_and_its_messages_stay(
