@@ -481,3 +481,14 @@ async def test_what_cannot_be_asked_is_told_so(
     answer = await http.get(f"/agents/memories{path}", params={"agent_id": "default"} | parameters)
 
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request")
+
+
+async def test_a_blank_search_is_refused_by_the_name_of_its_own_parameter(
+    http: httpx2.AsyncClient,
+) -> None:
+    answer = await http.get("/agents/memories/search", params={"agent_id": "default", "q": " "})
+
+    assert (answer.status_code, answer.json()["error"]["message"]) == (
+        400,
+        "`q` must not be empty.",
+    )

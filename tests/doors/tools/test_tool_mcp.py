@@ -92,7 +92,7 @@ async def test_S97_tools_are_annotated_and_constant_whatever_is_stored(
 
 
 async def test_the_text_of_a_save_and_a_deletion_is_the_result(client: Client) -> None:
-    saved = await client.call_tool("memory_save", {"content": "The gate code is 4711"})
+    saved = await client.call_tool("memory_save", {"content": "Zoë mag die 猫"})
     gone = await client.call_tool(
         "memory_delete", {"memory_id": saved.structured_content["memory_id"]}
     )
@@ -101,6 +101,7 @@ async def test_the_text_of_a_save_and_a_deletion_is_the_result(client: Client) -
         [content] = result.content
         assert isinstance(content, mcp_types.TextContent)
         assert json.loads(content.text) == result.structured_content
+    assert "Zoë mag die 猫" in content.text
 
 
 async def test_a_memory_is_a_resource_by_any_spelling_of_its_id(
@@ -240,7 +241,18 @@ async def test_broken_json_is_a_parse_error(server: Server, key: str) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32700)
 
 
-@pytest.mark.parametrize("body", ["", "{}", "[]", '"hello"', '{"jsonrpc": "2.0", "id": []}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "{}",
+        "[]",
+        '"hello"',
+        '{"jsonrpc": "2.0", "id": []}',
+        '{"jsonrpc": "2.0", "id": null, "method": "ping"}',
+        '{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}',
+    ],
+)
 async def test_what_is_no_message_is_refused_in_our_words(
     server: Server, key: str, body: str
 ) -> None:

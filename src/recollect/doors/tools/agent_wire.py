@@ -32,6 +32,7 @@ from recollect.engine.browse import Browse, Graph
 from recollect.engine.change import Change
 from recollect.engine.link import Link
 from recollect.engine.search import Found, Order, Search
+from recollect.errors import Invalid
 
 
 class MemoryObject(BaseModel):
@@ -200,6 +201,8 @@ def to_browse(
 
 def to_agent_search(given: SearchParameters, reach: Filter) -> Search:
     """The verb's value; looking around is no access."""
+    if not given.q.strip():
+        raise Invalid("`q` must not be empty.", field="q")
     return Search(
         query=given.q,
         limit=clamped(given.limit, default=20, most=100),

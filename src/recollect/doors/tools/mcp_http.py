@@ -1,6 +1,7 @@
 """MCP over HTTP at `/mcp`: every POST stands for itself and brings its key."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextvars import ContextVar
 
@@ -88,12 +89,19 @@ class _Handed(Response):
 def _check(body: bytes) -> None:
     """Raise where it is no message of the protocol: the SDK would answer with its own innards."""
     try:
-        protocol.jsonrpc_message_adapter.validate_json(body)
+        message = protocol.jsonrpc_message_adapter.validate_json(body)
     except ValidationError:
-        raise Invalid(
-            "The body must be one JSON-RPC 2.0 message, such as "
-            '`{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}`.'
-        ) from None
+        raise _no_message() from None
+    # A request whose id can be none passes for a notification: who asked would wait for ever.
+    if isinstance(message, protocol.JSONRPCNotification) and "id" in json.loads(body):
+        raise _no_message()
+
+
+def _no_message() -> Invalid:
+    return Invalid(
+        "The body must be one JSON-RPC 2.0 message, such as "
+        '`{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}`.'
+    )
 
 
 async def _whoever_asks() -> Caller:

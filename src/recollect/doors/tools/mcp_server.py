@@ -8,6 +8,7 @@ import mcp_types as protocol
 import structlog
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
 
 from recollect import __version__
 from recollect.domain import Caller
@@ -124,10 +125,14 @@ async def _call(
     except Exception as error:  # noqa: BLE001 - the protocol's last handler: a bug must be masked
         _note(error, name)
         return _said(MASKED, is_error=True)
-    answer = shown(result)
-    # The text of a recall is for a model to read; that of the others is the result itself.
-    text = result.summary if isinstance(result, wire.RecallResult) else json.dumps(answer)
-    return protocol.CallToolResult(content=[_text(text)], structured_content=answer)
+    return protocol.CallToolResult(content=[_text(_told(result))], structured_content=shown(result))
+
+
+def _told(result: BaseModel) -> str:
+    """A recall as text for a model to read; the others as the result itself, in plain letters."""
+    if isinstance(result, wire.RecallResult):
+        return result.summary
+    return json.dumps(shown(result), ensure_ascii=False)
 
 
 async def _read(engine: Engine, recognise: Recognise, uri: str) -> protocol.ReadResourceResult:
