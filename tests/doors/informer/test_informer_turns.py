@@ -1,21 +1,27 @@
 """A turn in a chat of the informer door: what the model is shown, and its answer as it comes."""
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 
+import httpx2
 import pytest
 
 from recollect.domain import Caller
 from recollect.doors import refs
 from recollect.doors.informer.turns import take_turn
 from recollect.doors.under_way import UnderWay
+from recollect.engine.chats import hear
 from recollect.engine.core import Engine
 from recollect.engine.messages import NewMessage
+from recollect.models.chat import Answer
 from recollect.models.chat import Route as ModelRoute
 from recollect.models.chats import Chats
 from tests.support.chats import ScriptedChat
+from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for, serve, visit
 from tests.support.informer import Http, Object, complaint, new_chat, remember, say
@@ -181,6 +187,184 @@ async def test_N30_an_answer_that_breaks_off_is_told_and_kept_as_far_as_it_went(
     assert [each["type"] for each in events(answer.text)][-2:] == ["text-delta", "error"]
     assert answer.text.endswith("data: [DONE]\n\n")
     assert kept[1]["content"] == "The office opens"
+
+
+# Said again.
+
+ASKED = {"content": "When do we open in Lisbon?", "clientId": "m1"}
+
+
+async def test_a_turn_repeated_after_its_stream_was_lost_brings_the_answer_that_was_given(
+    asking: Engine, caller: Caller, endpoint: Endpoint
+) -> None:
+    endpoint.otherwise = Say("In May we open", pause=0.02)
+    key = await key_for(asking, caller.workspace_id)
+    async with visit(serve(asking), Authorization=f"Bearer {key}") as http:
+        chat = await new_chat(http)
+        said = NewMessage("user", ASKED["content"], client_id=ASKED["clientId"])
+        stream = await take_turn(UnderWay(asking.now), asking, caller, refs.chat(chat), said)
+        await anext(stream)
+        await stream.aclose()
+        before = await eventually(http, chat, 2)
+        endpoint.otherwise = Say("In June")
+
+        again = await http.post(f"/api/chats/{chat}", json=ASKED)
+
+        after = (await http.get(f"/api/chats/{chat}/messages")).json()["_embedded"]["inf:message"]
+    assert told(again) == "In May we open"
+    assert next(events(again.text))["messageId"] == before[1]["id"]
+    assert again.text.endswith("data: [DONE]\n\n")
+    assert after == before
+    assert len(endpoint.asked) == 1
+
+
+class HeldChat(ScriptedChat):
+    """Says nothing until the test lets it, and that it was asked."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    @asynccontextmanager
+    async def post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Answer]:
+        self.reached.set()
+        await self.opened.wait()
+        async with super().post(path, body, headers) as answer:
+            yield answer
+
+
+async def test_a_turn_repeated_while_its_answer_is_under_way_is_a_conflict_on_every_server(
+    engine: Engine, caller: Caller
+) -> None:
+    model = HeldChat("In May.")
+    async with (
+        with_model(engine, caller, model) as http,
+        with_model(engine, caller, model) as elsewhere,
+        asyncio.timeout(20),
+    ):
+        chat = await new_chat(http)
+        first = asyncio.create_task(http.post(f"/api/chats/{chat}", json=ASKED))
+        await model.reached.wait()
+
+        repeated = [await each.post(f"/api/chats/{chat}", json=ASKED) for each in (http, elsewhere)]
+        model.opened.set()
+        answered = await first
+        again = await elsewhere.post(f"/api/chats/{chat}", json=ASKED)
+
+        count = (await http.get(f"/api/chats/{chat}")).json()["messageCount"]
+    assert [complaint(each) for each in repeated] == [(409, "Conflict")] * 2
+    assert told(answered) == told(again) == "In May."
+    assert (len(model.asked), count) == (1, 2)
+
+
+async def test_a_turn_whose_server_died_is_answered_when_its_time_is_up(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    model = ScriptedChat("In May.")
+    dying = replace(engine, chats=Chats(ModelRoute(model, "writer")))
+    async with with_model(engine, caller, model) as http:
+        chat = await new_chat(http)
+        said = NewMessage("user", ASKED["content"], client_id=ASKED["clientId"])
+        await hear(dying, caller, refs.chat(chat), said)
+
+        at_once = await http.post(f"/api/chats/{chat}", json=ASKED)
+        clock.advance(timedelta(minutes=2))
+        later = await http.post(f"/api/chats/{chat}", json=ASKED)
+
+    assert complaint(at_once) == (409, "Conflict")
+    assert told(later) == "In May."
+
+
+@pytest.mark.parametrize(
+    ("body", "once"), [(ASKED, {}), ({"content": "When?"}, {"Idempotency-Key": "a-turn"})]
+)
+async def test_a_turn_that_was_never_answered_is_answered_when_it_is_repeated(
+    engine: Engine, caller: Caller, body: Object, once: dict[str, str]
+) -> None:
+    model = ScriptedChat("In May.", status=500)
+    async with with_model(engine, caller, model) as http:
+        chat = await new_chat(http)
+        failed = await http.post(f"/api/chats/{chat}", json=body, headers=once)
+        model.status = 200
+
+        answered = await http.post(f"/api/chats/{chat}", json=body, headers=once)
+        again = await http.post(f"/api/chats/{chat}", json=body, headers=once)
+
+        said = (await http.get(f"/api/chats/{chat}/messages")).json()["_embedded"]["inf:message"]
+    assert complaint(failed) == (503, "Service Unavailable")
+    assert told(answered) == told(again) == "In May."
+    assert [each["content"] for each in said] == [body["content"], "In May."]
+    assert len(model.asked) == 2
+
+
+async def test_what_is_answered_late_stands_last_in_front_of_the_model(
+    engine: Engine, caller: Caller
+) -> None:
+    model = ScriptedChat("", status=500)
+    async with with_model(engine, caller, model) as http:
+        chat = await new_chat(http)
+        await http.post(f"/api/chats/{chat}", json=ASKED)
+        model.status, model.text = 200, "Hello!"
+        await http.post(f"/api/chats/{chat}", json={"content": "hello", "clientId": "m2"})
+        model.text = "In May."
+
+        late = await http.post(f"/api/chats/{chat}", json=ASKED)
+
+    assert told(late) == "In May."
+    asked = json.loads(model.asked[-1])["messages"]
+    assert [each["content"] for each in asked] == ["hello", "Hello!", ASKED["content"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "once"), [(ASKED, {}), ({"content": "When?"}, {"Idempotency-Key": "a-turn"})]
+)
+async def test_an_answer_that_broke_off_is_made_whole_when_the_turn_is_repeated(
+    asking: Engine, caller: Caller, endpoint: Endpoint, body: Object, once: dict[str, str]
+) -> None:
+    chunk = {"choices": [{"delta": {"content": "The office opens"}}]}
+    endpoint.script = [Raw([f"data: {json.dumps(chunk)}\n\n".encode()])]
+    endpoint.otherwise = Say("The office opens in May.")
+    key = await key_for(asking, caller.workspace_id)
+    async with visit(serve(asking), Authorization=f"Bearer {key}") as http:
+        chat = await new_chat(http)
+        broken = await http.post(f"/api/chats/{chat}", json=body, headers=once)
+
+        whole = await http.post(f"/api/chats/{chat}", json=body, headers=once)
+        again = await http.post(f"/api/chats/{chat}", json=body, headers=once)
+
+        said = (await http.get(f"/api/chats/{chat}/messages")).json()["_embedded"]["inf:message"]
+    assert told(broken) == "The office opens"
+    assert told(whole) == told(again) == "The office opens in May."
+    assert [each["content"] for each in said] == [body["content"], "The office opens in May."]
+    ids = {next(events(each.text))["messageId"] for each in (broken, whole, again)}
+    assert ids == {said[1]["id"]}
+    assert [each["content"] for each in endpoint.asked[1].json["messages"]] == [body["content"]]
+    assert len(endpoint.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("follows", "heard"), [([], "In May."), ([{"role": "assistant", "content": "Soon."}], "Soon.")]
+)
+async def test_what_was_kept_without_a_model_is_answered_unless_somebody_has(
+    engine: Engine, caller: Caller, follows: list[Object], heard: str
+) -> None:
+    async with with_model(engine, caller, ScriptedChat("In May.")) as http:
+        chat = await new_chat(http)
+        await http.post(f"/api/chats/{chat}/messages", json={"messages": [ASKED, *follows]})
+
+        answer = await http.post(f"/api/chats/{chat}", json=ASKED)
+
+        count = (await http.get(f"/api/chats/{chat}")).json()["messageCount"]
+    assert (told(answer), count) == (heard, 2)
+
+
+def told(answer: httpx2.Response) -> str:
+    """The words of a stream."""
+    assert answer.status_code == 200, answer.text
+    return "".join(each.get("delta", "") for each in events(answer.text))
 
 
 def events(text: str) -> Iterator[Object]:

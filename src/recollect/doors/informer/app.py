@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from recollect.doors import refs
 from recollect.doors.cookies import Cookies
 from recollect.doors.files import Sent, download
-from recollect.doors.front import MIB, Door, bearer
+from recollect.doors.front import BROKEN, MIB, Door, bearer
 from recollect.doors.furnish import BEARER, CallerOf, EngineOf, furnish, new_app, new_router
 from recollect.doors.informer import file_wire, memory_wire, signin, wire
 from recollect.doors.informer.errors import ErrorObject, answer
@@ -132,7 +132,12 @@ async def post_turn(
 ) -> StreamingResponse:
     """Say something and have the chat's model answer, as a stream of UI messages."""
     under_way: UnderWay = request.app.state.under_way
-    stream = await take_turn(under_way, engine, caller, refs.chat(chat_id), wire.to_message(body))
+
+    def break_off() -> None:
+        request.scope["state"][BROKEN] = True
+
+    message = wire.to_message(body)
+    stream = await take_turn(under_way, engine, caller, refs.chat(chat_id), message, break_off)
     return StreamingResponse(
         stream,
         media_type="text/event-stream",

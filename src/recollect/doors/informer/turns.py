@@ -2,16 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import structlog
 
-from recollect.domain import Caller, Ref, new_code
+from recollect.domain import Caller, Ref
 from recollect.doors.informer.errors import answer
 from recollect.doors.informer.wire import id_of_message
 from recollect.doors.under_way import Events, Place, UnderWay
-from recollect.engine.chats import converse
+from recollect.engine.chats import converse, hear
 from recollect.engine.core import Engine
 from recollect.engine.messages import NewMessage
 from recollect.errors import Failure
@@ -21,26 +21,40 @@ _log = structlog.get_logger(__name__)
 
 
 async def take_turn(
-    under_way: UnderWay, engine: Engine, caller: Caller, chat: Ref, message: NewMessage
+    under_way: UnderWay,
+    engine: Engine,
+    caller: Caller,
+    chat: Ref,
+    message: NewMessage,
+    break_off: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[bytes]:
     """The stream of a turn that goes on though nobody listens.
 
-    Raises what goes wrong before the model has said anything; after that the stream tells it.
+    Raises what goes wrong before the model has said anything; after that the stream tells it, and
+    `break_off` is called: half an answer is none to repeat.
     """
-    turn = _Turn(engine, caller, chat, message)
+    turn = _Turn(engine, caller, chat, message, break_off)
     stream = under_way.begin(Place(caller.workspace_id, caller.user_id), turn.run)
     await asyncio.shield(turn.begun)
     return stream
 
 
 class _Turn:
-    def __init__(self, engine: Engine, caller: Caller, chat: Ref, message: NewMessage) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        caller: Caller,
+        chat: Ref,
+        message: NewMessage,
+        break_off: Callable[[], None],
+    ) -> None:
         self._engine = engine
         self._caller = caller
         self._chat = chat
         self._message = message
-        self._code = new_code()
-        self._text_id = f"{id_of_message(self._code)}-text"
+        self._break_off = break_off
+        # The answer's, once it is known.
+        self._id = ""
         self._events = Events(engine.now())
         # Done when the first words are there, or none will come.
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -49,20 +63,28 @@ class _Turn:
 
     async def run(self, events: Events) -> None:
         self._events = events
+        is_whole = False
         try:
-            await converse(
-                self._engine, self._caller, self._chat, self._message, self._code, self._hear
-            )
+            asked = await hear(self._engine, self._caller, self._chat, self._message)
+            self._id = id_of_message(asked.code)
+            await converse(self._engine, self._caller, asked, self._hear)
             self._begin()
             self._tell("text-end", id=self._text_id)
             self._tell("finish-step")
             self._tell("finish")
+            is_whole = True
         except Exception as error:  # noqa: BLE001 - the last handler: nobody else awaits this
             self._failed(error)
         finally:
+            if not is_whole:
+                self._break_off()
             if not self.begun.done():
                 self.begun.cancel()
             events.put_nowait(b"data: [DONE]\n\n")
+
+    @property
+    def _text_id(self) -> str:
+        return f"{self._id}-text"
 
     def _hear(self, text: str) -> None:
         self._begin()
@@ -71,7 +93,7 @@ class _Turn:
     def _begin(self) -> None:
         if self.begun.done():
             return
-        self._tell("start", messageId=id_of_message(self._code))
+        self._tell("start", messageId=self._id)
         self._tell("start-step")
         self._tell("text-start", id=self._text_id)
         self.begun.set_result(None)
