@@ -103,7 +103,7 @@ async def test_a_workspace_that_has_grown_very_large_gets_a_denser_index_in_plac
         assert await options() == ["ef_construction=128", "m=16"]
         for number in range(LEAST, MANY):
             await save(engine, caller, Save(f"statement {number}"))
-        assert await options() == ["ef_construction=128", "m=32"]
+        assert await options() == ["ef_construction=256", "m=32"]
 
         found = await near(engine, caller, "statement 1", Filter(), is_indexed=True)
     assert len(found) == 10
