@@ -1,5 +1,6 @@
 """Words scored on arrays: the same as by the plain formula, whatever the ids and the postings."""
 
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from math import log
 from uuid import UUID
@@ -104,6 +105,22 @@ def test_a_term_that_was_not_read_is_worth_the_same(
     assert parted.coverage(parted.of(IDS, further)) == pytest.approx(
         whole.coverage(whole.of(IDS, []))
     )
+
+
+def test_many_words_in_many_texts_take_no_table_of_both() -> None:
+    ids = np.sort(np.frombuffer(np.random.default_rng(1).bytes(16 * 15_000), "S16"))
+    once = np.ones(5)
+    postings = {str(word): Posted(ids[3 * word : 3 * word + 5], once) for word in range(4_000)}
+    query = [[term] for term in postings]
+
+    tracemalloc.start()
+    worth = Worth(query, postings, {}, 15_000)
+    worth.best(60)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    # The table would be 4,000 x 12,000 numbers of 8 bytes.
+    assert peak < 20_000_000
 
 
 def test_what_has_every_word_is_covered_whole_and_what_has_none_not_at_all() -> None:

@@ -66,6 +66,13 @@ class Further(NamedTuple):
     length: int
 
 
+class _Read(NamedTuple):
+    """Where among all the texts those of a term are, and what its frequency says there."""
+
+    places: NDArray[np.intp]
+    saturated: Floats
+
+
 class Worth:
     """What each word of a question is worth in each text that was read.
 
@@ -85,6 +92,7 @@ class Worth:
 
         The query is a list of words, each as its forms.
         """
+        self._query = query
         self.weights = np.array(
             [min(_rarity(_count(term, postings, counts), texts) for term in word) for word in query]
         )
@@ -93,14 +101,29 @@ class Worth:
             for term in word:
                 self._words_of.setdefault(term, []).append(number)
         self._ids, at = _distinct([posted.ids for posted in postings.values()])
-        self._values = np.zeros((len(query), len(self._ids)))
+        self._read: dict[str, _Read] = {}
         start = 0
         for term, posted in postings.items():
             places = at[start : start + len(posted.ids)]
             start += len(posted.ids)
-            for word in self._words_of[term]:
-                row = self._values[word]
-                row[places] = np.maximum(row[places], self.weights[word] * posted.saturated)
+            self._read[term] = _Read(places, posted.saturated)
+        self._scores = self._summed()
+
+    def _summed(self) -> Floats:
+        """What all words together are worth in each text.
+
+        Word by word: a table of every word in every text would be 400 MB for the 3,500 different
+        words of a long Chinese text in a workspace of 15,000.
+        """
+        scores, best = np.zeros(len(self._ids)), np.zeros(len(self._ids))
+        for weight, word in zip(self.weights, self._query, strict=True):
+            forms = [self._read[term] for term in word if term in self._read]
+            for places, saturation in forms:
+                best[places] = np.maximum(best[places], weight * saturation)
+            for places, _ in forms:
+                scores[places] += best[places]
+                best[places] = 0
+        return scores
 
     def __len__(self) -> int:
         """In how many texts any word is worth anything."""
@@ -108,7 +131,7 @@ class Worth:
 
     def best(self, most: int) -> tuple[IdBytes, Floats]:
         """The texts worth most and how much, best first; of equals those of the lower ids."""
-        scores = self._values.sum(axis=0)
+        scores = self._scores
         places = np.arange(len(scores))
         if most < len(scores):
             places = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
@@ -122,7 +145,14 @@ class Worth:
         places = np.searchsorted(self._ids, names)
         rows = np.flatnonzero(places < len(self._ids))
         rows = rows[self._ids[places[rows]] == names[rows]]
-        found[rows] = self._values[:, places[rows]].T
+        row_at = np.full(len(self._ids), -1)
+        row_at[places[rows]] = rows
+        for term, (places, saturation) in self._read.items():
+            asked = np.flatnonzero(row_at[places] >= 0)
+            at = row_at[places[asked]]
+            for word in self._words_of[term]:
+                worth = self.weights[word] * saturation[asked]
+                found[at, word] = np.maximum(found[at, word], worth)
         told = [
             (each.row, word, each.frequency, each.length)
             for each in further
