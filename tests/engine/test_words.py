@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.words import LONGEST_TERM, Query, phrases, query_terms, terms
+from recollect.engine.words import LONGEST_TERM, MOST_TERMS, Query, phrases, query_terms, terms
 
 any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=300)
 
@@ -116,6 +116,40 @@ def test_a_negation_stays_in_the_query() -> None:
     assert query_terms("who is not in the team").terms == ("not", "team")
 
 
+def test_a_long_question_is_asked_in_all_its_words() -> None:
+    numbers = [str(number) for number in range(MOST_TERMS)]
+
+    assert query_terms(" ".join(numbers)).terms == tuple(numbers)
+
+
+def test_a_pasted_text_is_asked_for_by_its_first_and_last_words() -> None:
+    pasted = [str(number) for number in range(9_000)]
+
+    asked = query_terms(" ".join(["cup", *pasted, "4000", "jug"]))
+
+    half = MOST_TERMS // 2
+    kept = ["cup", *pasted[: half - 1], *pasted[-half + 2 :], "4000", "jug"]
+    assert asked.terms == tuple(kept)
+
+
+def test_a_text_without_spaces_is_asked_for_by_its_ends() -> None:
+    text = "".join(chr(0x4E00 + number) for number in range(5_000))
+
+    asked = query_terms(text)
+
+    assert len(asked.words) == MOST_TERMS
+    assert (asked.terms[0], asked.terms[-1]) == (text[:2], text[-2:])
+
+
+def test_a_word_of_a_thousand_parts_is_asked_for_by_the_first_of_them() -> None:
+    chunk = "/".join(f"p{number}" for number in range(1_000))
+
+    [word] = query_terms(chunk).words
+
+    assert len(word) <= MOST_TERMS
+    assert word[0] in terms(chunk)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -148,6 +182,16 @@ def test_any_text_gives_bounded_terms_and_the_same_ones_again(text: str) -> None
 
     assert found == terms(text)
     assert all(0 < len(term) <= LONGEST_TERM and "\0" not in term for term in found)
+
+
+@given(any_text, st.integers(1, 40))
+def test_no_query_has_more_terms_than_a_search_reads(text: str, times: int) -> None:
+    repeated = " ".join(f"{text}{number}" for number in range(times))
+
+    asked = query_terms(repeated)
+
+    assert sum(map(len, asked.words)) <= MOST_TERMS
+    assert set(asked.terms) == {term for word in asked.words for term in word}
 
 
 @given(any_text)

@@ -6,7 +6,7 @@ Pure. The statistics and the scoring are the store's; meaning is the embedder's.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,6 +20,16 @@ from recollect.engine.stopwords import LANGUAGES_BY_WORD, LETTERS, STOP_WORDS
 # A term is a key of the postings index; nobody types a longer one, so only its identity matters.
 LONGEST_TERM = 100
 
+# How many terms a question is scored by, over all its words: what a search reads and adds up grows
+# with that, and 10,000 Chinese characters would have thousands. Questions stay below: the longest
+# of the public sets has 318, an English message of 4,000 characters mostly 270 to 450. Of a longer
+# text half of them are from its beginning and half from its end: whoever pastes something asks
+# about it before or behind it. Not the rarest: nobody knows which those are before they are read,
+# and what no memory has would come first.
+MOST_TERMS = 512
+
+Word = tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -28,7 +38,7 @@ class Query:
     terms: tuple[str, ...]
     phrases: tuple[str, ...]
     # The same terms by word: a text that has any form of a word has the word.
-    words: tuple[tuple[str, ...], ...] = ()
+    words: tuple[Word, ...] = ()
 
 
 def terms(text: str) -> Counter[str]:
@@ -46,13 +56,16 @@ def terms(text: str) -> Counter[str]:
 
 
 def query_terms(text: str) -> Query:
-    """The distinct terms of a query, without its function words if anything else is left."""
+    """The distinct terms of a query, without its function words if anything else is left.
+
+    Of a text longer than anybody asks, those of its first and last words.
+    """
     chunks = _chunks(text)
     language = _language(chunks)
     # LoCoMo, recall@10 of BM25 alone: .63 without the query's function words, .56 with them.
     stop_words = STOP_WORDS[language]
     telling = [chunk for chunk in chunks if _POSSESSIVE.sub("", chunk.casefold()) not in stop_words]
-    words = dict.fromkeys(word for chunk in telling or chunks for word in _asked(chunk, language))
+    words = _outer([word for chunk in telling or chunks for word in _asked(chunk, language)])
     found = dict.fromkeys(chain.from_iterable(words))
     return Query(tuple(found), phrases(text), tuple(words))
 
@@ -199,11 +212,32 @@ def _filed(chunk: str, language: str) -> Iterable[str]:
     return _word_terms(chunk, language)
 
 
-def _asked(chunk: str, language: str) -> list[tuple[str, ...]]:
+def _asked(chunk: str, language: str) -> list[Word]:
     if _is_unspaced(chunk):
         return [(bigram,) for bigram in _bigrams(chunk)]
     forms = _word_terms(chunk, language)
     return [forms] if forms else []
+
+
+def _outer(words: Sequence[Word]) -> list[Word]:
+    """Each word once, in order; where they have too many terms, the first and the last of them."""
+    distinct = list(dict.fromkeys(words))
+    if sum(map(len, distinct)) <= MOST_TERMS:
+        return distinct
+    half = MOST_TERMS // 2
+    words = [word[:half] for word in words]  # a chunk may be one word of a thousand parts
+    first = list(_within(dict.fromkeys(words), half))
+    last = list(_within(dict.fromkeys(reversed(words)), half))
+    return list(dict.fromkeys((*first, *reversed(last))))
+
+
+def _within(words: Iterable[Word], most: int) -> Iterator[Word]:
+    """Words from the beginning that have so many terms together at most."""
+    for word in words:
+        most -= len(word)
+        if most < 0:
+            return
+        yield word
 
 
 def _is_unspaced(chunk: str) -> bool:

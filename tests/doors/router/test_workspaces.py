@@ -159,6 +159,16 @@ async def test_search_is_best_first_and_says_what_each_is(
     assert none.json()["items"] == []
 
 
+async def test_the_longest_query_there_is_gets_an_answer(
+    http: httpx2.AsyncClient, caller: Caller
+) -> None:
+    query = "".join(chr(0x4E00 + number) for number in range(10_000))
+
+    found = await http.post(f"{home(caller)}/search", json={"query": query})
+
+    assert (found.status_code, found.json()["items"]) == (200, [])
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "expected"),
     [
@@ -170,6 +180,7 @@ async def test_search_is_best_first_and_says_what_each_is(
         ("GET", "/memories?limit=0", None, (400, "invalid_request")),
         ("GET", "/memories?cursor=x", None, (400, "invalid_request")),
         ("POST", "/search", {"query": ""}, (400, "invalid_request")),
+        ("POST", "/search", {"query": "a" * 10_001}, (400, "invalid_request")),
         ("POST", "/search", {"query": "a", "types": ["x"]}, (400, "invalid_request")),
         ("POST", "/pending/1/accept", None, (404, "candidate_not_found")),
         ("PATCH", "", {"name": " "}, (400, "invalid_request")),

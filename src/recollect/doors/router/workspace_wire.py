@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 USUAL_PAGE, LONGEST_PAGE = 20, 100
 USUAL_FOUND, MOST_FOUND = 10, 50
+LONGEST_QUERY = 10_000
 
 
 class NewWorkspace(Body):
@@ -87,7 +88,7 @@ class Page(BaseModel, Generic[T]):
 class Search(Body):
     """`POST /v1/workspaces/{workspace_id}/search`."""
 
-    query: Annotated[str, Field(min_length=1)]
+    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY)]
     types: list[Annotated[Kind, Strict(strict=False)]] | None = None
     limit: Annotated[int, Field(ge=1)] | None = None
     offset: Annotated[int, Field(ge=0, le=10_000)] = 0
