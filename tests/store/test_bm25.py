@@ -107,6 +107,46 @@ def test_a_term_that_was_not_read_is_worth_the_same(
     )
 
 
+@given(queries, said_of_texts, st.sets(st.sampled_from(IDS)), st.sets(st.sampled_from(TERMS)))
+def test_words_are_worth_the_same_among_some_of_the_texts(
+    query: list[list[str]], said: Said, some: set[UUID], sampled: set[str]
+) -> None:
+    asked = {term for word in query for term in word}
+    read = {term: posted(found) for term, found in said.items() if term in asked}
+    whole = Worth(query, read, {}, 20)
+    parted = Worth(
+        query,
+        {
+            term: Posted(found.ids[:1], found.saturated[:1], is_whole=False)
+            if term in sampled
+            else found
+            for term, found in read.items()
+        },
+        {term: len(found) for term, found in said.items()},
+        20,
+    )
+    theirs = {
+        term: {each: told for each, told in said[term].items() if each in some}
+        for term in parted.sampled
+    }
+
+    left = parted.among(
+        id_bytes(list(some)), {term: posted(found) for term, found in theirs.items() if found}
+    )
+
+    ids, scores = whole.best(len(whole))
+    among = [
+        (each, score)
+        for each, score in zip(ids_of(ids), scores.tolist(), strict=True)
+        if each in some
+    ]
+    found, worth = left.best(len(IDS))
+    assert (ids_of(found), worth.tolist()) == (
+        [each for each, _ in among],
+        pytest.approx([score for _, score in among]),
+    )
+
+
 def test_many_words_in_many_texts_take_no_table_of_both() -> None:
     ids = np.sort(np.frombuffer(np.random.default_rng(1).bytes(16 * 15_000), "S16"))
     once = np.ones(5)

@@ -6,7 +6,7 @@ the whole).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -38,18 +38,24 @@ class Posted:
 
     ids: IdBytes
     saturated: Floats
+    # Whether these are all of them.
+    is_whole: bool = True
 
 
-def postings_of(rows: Iterable[Sequence[Any]]) -> dict[str, Posted]:
+def postings_of(rows: Iterable[Sequence[Any]], most: int) -> dict[str, Posted]:
     """From rows of a term, something else, and the columns of `POSTED`; a term nobody has is out.
 
-    The columns must have been fetched in binary.
+    The columns must have been fetched in binary. A term of so many texts was read in part.
     """
     return {
-        term: Posted(read_ids(ids), saturated(read_integers(frequencies), read_integers(lengths)))
+        term: _posted(read_ids(ids), read_integers(frequencies), read_integers(lengths), most)
         for term, _, ids, frequencies, lengths in rows
         if ids is not None
     }
+
+
+def _posted(ids: IdBytes, frequencies: Floats, lengths: Floats, most: int) -> Posted:
+    return Posted(ids, saturated(frequencies, lengths), is_whole=len(ids) < most)
 
 
 def saturated(frequency: Floats, length: Floats) -> Floats:
@@ -92,9 +98,12 @@ class Worth:
 
         The query is a list of words, each as its forms.
         """
-        self._query = query
+        self._query, self._postings, self._texts = query, postings, texts
+        self._counts = {
+            term: _count(postings.get(term), counts.get(term, 0)) for word in query for term in word
+        }
         self.weights = np.array(
-            [min(_rarity(_count(term, postings, counts), texts) for term in word) for word in query]
+            [min(_rarity(self._counts[term], texts) for term in word) for word in query]
         )
         self._words_of: dict[str, list[int]] = {}
         for number, word in enumerate(query):
@@ -128,6 +137,29 @@ class Worth:
     def __len__(self) -> int:
         """In how many texts any word is worth anything."""
         return len(self._ids)
+
+    @property
+    def sampled(self) -> list[str]:
+        """The terms of which not all texts were read."""
+        return [term for term, posted in self._postings.items() if not posted.is_whole]
+
+    def among(self, ids: IdBytes, postings: Mapping[str, Posted]) -> "Worth":
+        """The same words, weighing the same, in these texts alone.
+
+        With the postings that they have of the sampled terms.
+        """
+        is_among = np.isin(self._ids, ids)
+        kept = {term: is_among[read.places] for term, read in self._read.items()}
+        whole = {
+            term: Posted(posted.ids[kept[term]], posted.saturated[kept[term]])
+            for term, posted in self._postings.items()
+            if posted.is_whole
+        }
+        # In part, so that the words weigh what they do in all texts.
+        parts = {
+            term: replace(posted, is_whole=False) for term, posted in {**whole, **postings}.items()
+        }
+        return Worth(self._query, parts, self._counts, self._texts)
 
     def best(self, most: int) -> tuple[IdBytes, Floats]:
         """The texts worth most and how much, best first; of equals those of the lower ids."""
@@ -186,9 +218,11 @@ def _distinct(lists: Sequence[IdBytes]) -> tuple[IdBytes, NDArray[np.intp]]:
     return ids[is_first], places
 
 
-def _count(term: str, postings: Mapping[str, Posted], counts: Mapping[str, int]) -> int:
-    read = postings.get(term)
-    return len(read.ids) if read else counts.get(term, 0)
+def _count(read: Posted | None, counted: int) -> int:
+    """How many texts have a term: as many as were read, unless there are more."""
+    if read is None:
+        return counted
+    return len(read.ids) if read.is_whole else max(len(read.ids), counted)
 
 
 def _rarity(having: int, texts: int) -> float:

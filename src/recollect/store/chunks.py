@@ -21,7 +21,7 @@ from recollect.store.bm25 import POSTED, Further, Worth, postings_of
 from recollect.store.pool import Db
 from recollect.store.vectors import Point
 from recollect.store.visible import DOCUMENT_IN_SIGHT, in_sight_of
-from recollect.store.words import READABLE, too_common
+from recollect.store.words import MOST_POSTINGS, READABLE, too_common
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,7 @@ _POSTINGS = f"""
             SELECT w.chunk_id AS id, w.frequency, w.length
             FROM chunk_word w
             WHERE w.workspace_id = %(workspace_id)s AND w.term = asked.term AND {_COUNTED}
+            LIMIT %(most)s
         ) AS posting
     ) AS found
 """
@@ -229,9 +230,10 @@ async def matching(
     values: dict[str, Any] = {**in_sight_of(caller), "terms": terms, "most": READABLE + 1}
     counts: dict[str, int] = dict(await (await db.execute(_COUNT, values)).fetchall())
     rest = too_common(query, counts)
-    values |= {"read": [term for term in terms if term not in rest], "rest": list(rest)}
+    read = [term for term in terms if term not in rest]
+    values |= {"read": read, "rest": list(rest), "most": MOST_POSTINGS}
     rows = await (await db.execute(_POSTINGS, values, binary=True)).fetchall()
-    worth = Worth(query, postings_of(rows), counts, texts=rows[0][1])
+    worth = Worth(query, postings_of(rows, MOST_POSTINGS), counts, texts=rows[0][1])
     ids = [ChunkId(each) for each in ids_of(worth.best(limit)[0])]
     further = await (await db.execute(_FURTHER, values | {"ids": ids})).fetchall() if rest else []
     places = {each: place for place, each in enumerate(ids)}
