@@ -666,7 +666,10 @@ async def _common(db: Db, sight: Mapping[str, Any], terms: Sequence[str]) -> dic
     return dict(await (await db.execute(_COMMON, {**sight, "terms": list(terms)})).fetchall())
 
 
-# The last resort, for a part of a word: it reads the whole workspace.
+# The last resort, for a part of a word: it reads the whole workspace. With more parts that would be
+# in vain: a longer question of which no word is known is in a language that nobody uses here, and
+# hardly any text has something of each of its words.
+_MOST_FRAGMENTS = 3
 _SUBSTRING = f"""
     SELECT m.id, m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening
     FROM memory m
@@ -688,8 +691,11 @@ async def containing(
     now: datetime,
     view: View = CURRENT,
 ) -> list[Match]:
-    """Live memories whose text holds every fragment, in whatever word, in any case."""
-    if not fragments:
+    """Live memories whose text holds every fragment, in whatever word, in any case.
+
+    One to three are looked for; with more of them nothing is found.
+    """
+    if not 0 < len(fragments) <= _MOST_FRAGMENTS:
         return []
     values = {
         "fragments": _patterns(fragments),
