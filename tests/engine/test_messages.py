@@ -176,6 +176,23 @@ async def test_what_comes_late_stands_where_it_was_said(
     assert texts(await listed(engine, caller, chat)) == ["first", "second", "third"]
 
 
+async def test_nothing_is_dated_later_than_clocks_may_differ(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    minute = timedelta(minutes=1)
+    [fast] = await say(engine, caller, chat, "a fast clock", at=clock.at + 4 * minute)
+    [wrong] = await say(engine, caller, chat, "a wrong clock", at=clock.at.replace(year=2099))
+    [undated] = await say(engine, caller, chat, "no clock")
+
+    assert fast.created_at == clock.at + 4 * minute
+    assert wrong.created_at == undated.created_at == clock.at + 5 * minute
+    assert texts(await listed(engine, caller, chat)) == [
+        "a fast clock",
+        "a wrong clock",
+        "no clock",
+    ]
+
+
 async def test_a_walk_by_cursor_sees_each_message_once_while_others_append(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:

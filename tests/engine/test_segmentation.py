@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.domain import Reason
-from recollect.engine.segmentation import Cut, Heard, Rules, cuts
+from recollect.domain import Place, Reason
+from recollect.engine.segmentation import Cut, Heard, Rules, core, cuts, parted
 from recollect.errors import Invalid
 from recollect.settings import read_settings
 from tests.support.embedder import at_cosine
@@ -110,6 +111,76 @@ def test_a_stretch_of_a_length_that_nobody_could_read_at_once_is_refused(message
         read_settings({"RECOLLECT_SEGMENT_MESSAGES": str(messages)})
 
     assert read_settings({"RECOLLECT_SEGMENT_MESSAGES": "1000"}).segment_messages == 1_000
+
+
+def places(*minutes: int) -> list[Place]:
+    """In the order of arrival."""
+    return [
+        Place(NOON + timedelta(minutes=minute), position)
+        for position, minute in enumerate(minutes, 1)
+    ]
+
+
+def in_order(arrived: Sequence[Place]) -> list[Place]:
+    return sorted(arrived, key=lambda place: (place.at, place.position))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "expected"),
+    [
+        ([0, 1, 2], (0, 2)),
+        ([0, 1, 2, 20, 50, -30], (-30, 50)),
+        ([0, 1, 2, 33, -31], (0, 2)),
+        # It has room for six, and first come first served.
+        ([0, 1, 2, 3, 4, 5, -1, 6], (0, 5)),
+        ([0, 1, 2, 3, 4, 6, -1], (0, 6)),
+        # What is far off takes nobody's place.
+        ([0, 1, 2, -500, -499, -498, 3, 4], (0, 4)),
+        # What was said inside is of it, until that is twice as much as it may have.
+        ([0, 10, 20, 30, 40, 50, 1, 2, 3, 4, 5], (0, 50)),
+        ([0, 10, 20, 30, 40, 50, 1, 2, 3, 4, 5, 6], (0, 5)),
+    ],
+)
+def test_a_stretch_that_others_have_joined_is_what_came_first_and_no_pause_parts_from_it(
+    minutes: list[int], expected: tuple[int, int]
+) -> None:
+    arrived = places(*minutes)
+
+    first, last = core(in_order(arrived), arrived[0], RULES)
+
+    assert (first.at, last.at) == tuple(NOON + timedelta(minutes=each) for each in expected)
+
+
+@given(
+    st.lists(st.integers(-100, 100), min_size=1, max_size=40),
+    st.integers(1, 8).map(lambda most: Rules(most_messages=most)),
+)
+def test_what_is_of_a_joined_stretch_holds_together_and_has_a_bound(
+    minutes: list[int], rules: Rules
+) -> None:
+    arrived = places(*minutes)
+    order = in_order(arrived)
+
+    first, last = core(order, arrived[0], rules)
+
+    inside = order[order.index(first) : order.index(last) + 1]
+    assert 0 < len(inside) < max(2, 2 * rules.most_messages)
+    assert arrived[0] in inside or len(inside) == rules.most_messages
+    assert all(later.at - each.at <= rules.longest_pause for each, later in pairwise(inside))
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes", "reason"),
+    [(PLAIN, 31, Reason.TIME), ("Bye!", 31, Reason.COMPLETED), (PLAIN, 30, Reason.LENGTH)],
+)
+def test_what_ends_before_a_closed_stretch_says_why_it_is_not_of_that(
+    text: str, minutes: int, reason: Reason
+) -> None:
+    last = Heard(text, "a", NOON)
+
+    cut = parted(last, 3, timedelta(minutes=minutes), RULES)
+
+    assert (cut.length, cut.reason) == (3, reason)
 
 
 TEXTS = st.sampled_from(

@@ -1,11 +1,15 @@
 """Memories made of messages, by the segmenter and by hand."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from recollect.domain import (
     Caller,
@@ -21,9 +25,11 @@ from recollect.domain import (
 )
 from recollect.engine.change import Change, change
 from recollect.engine.core import Engine
+from recollect.engine.forget import forget
 from recollect.engine.messages import (
     EditMessage,
     ListMessages,
+    NewMessage,
     append,
     clear_messages,
     delete_message,
@@ -248,6 +254,272 @@ async def test_a_late_message_joins_the_closed_stretch_it_was_said_in(
     assert late in found.memory.content
 
 
+async def closed(engine: Engine, caller: Caller, chat: Thread, clock: Clock) -> list[list[str]]:
+    """What was said in each stretch, in chat order, after everything has fallen silent."""
+    await work(engine, caller)
+    clock.advance(timedelta(minutes=40))
+    await work(engine, caller)
+    found = [each.messages for each in await made(engine, caller, chat)]
+    return [
+        [message.content for message in said]
+        for said in sorted(found, key=lambda said: (said[0].created_at, said[0].position))
+    ]
+
+
+async def test_late_messages_that_come_at_once_are_all_of_the_stretch_they_were_said_before(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    texts = statements(3)
+    await say(engine, caller, chat, *texts, at=clock.at)
+    assert await closed(engine, caller, chat, clock) == [texts]
+    [before] = await made(engine, caller, chat)
+    early = clock.at - timedelta(minutes=60)
+    late = spoken(
+        ["Late 0 of the numbers", "Late 1 of the numbers", "Late 2 of the numbers"], early
+    )
+
+    await append(engine, caller, Ref(id=chat.id), [late[1], late[0], late[2]])
+
+    found = await closed(engine, caller, chat, clock)
+    assert found == [[*(each.content for each in late), *texts]]
+    [after] = await made(engine, caller, chat)
+    assert after.memory.id == before.memory.id
+    assert "Late 0" in after.memory.content
+
+
+async def test_years_of_history_are_cut_like_everything_else_and_leave_what_was_closed_alone(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    texts = statements(3)
+    await say(engine, caller, chat, *texts, at=clock.at)
+    await closed(engine, caller, chat, clock)
+    [before] = await made(engine, caller, chat)
+    year_ago = clock.at - timedelta(days=365)
+    history = [
+        *spoken(statements(8, "the harbour"), year_ago),
+        *spoken(statements(4, "our cats"), year_ago + timedelta(minutes=5)),
+        *spoken(statements(2, "the bridge"), year_ago + timedelta(days=1)),
+    ]
+
+    await append(engine, caller, Ref(id=chat.id), history)
+
+    told = [each.content for each in history]
+    expected = [told[:6], told[6:8], told[8:12], told[12:], texts]
+    assert await closed(engine, caller, chat, clock) == expected
+    assert before.memory in [each.memory for each in await made(engine, caller, chat)]
+
+
+async def test_what_is_said_before_a_full_stretch_is_one_of_its_own(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    texts = statements(6)
+    await say(engine, caller, chat, *texts, at=clock.at)
+    await work(engine, caller)
+    [before] = await made(engine, caller, chat)
+
+    await say(engine, caller, chat, "Early 0", "Early 1", at=clock.at - timedelta(minutes=1))
+
+    assert await closed(engine, caller, chat, clock) == [["Early 0", "Early 1"], texts]
+    reasons = {each.memory.reason for each in await made(engine, caller, chat)}
+    assert reasons == {Reason.LENGTH}
+    assert before.memory in [each.memory for each in await made(engine, caller, chat)]
+
+
+async def test_what_was_said_just_before_a_stretch_is_of_that_and_not_of_the_one_hours_before(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    early, later = statements(3), statements(3, "the harbour")
+    await say(engine, caller, chat, *early, at=clock.at - timedelta(hours=5))
+    await say(engine, caller, chat, *later, at=clock.at)
+    assert await closed(engine, caller, chat, clock) == [early, later]
+
+    await say(engine, caller, chat, "And before", at=clock.at - timedelta(minutes=41))
+
+    assert await closed(engine, caller, chat, clock) == [early, ["And before", *later]]
+    [found] = [each for each in await made(engine, caller, chat) if len(each.messages) == 4]
+    assert "And before" in found.memory.content
+
+
+async def test_a_message_from_the_year_2099_makes_nothing_after_it_late(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    far = clock.at.replace(year=2099)
+    [odd] = await say(engine, caller, chat, "A clock that goes wrong", at=far)
+    assert await closed(engine, caller, chat, clock) == [["A clock that goes wrong"]]
+
+    texts = statements(8)
+    for text in texts:
+        clock.advance(timedelta(minutes=1))
+        await say(engine, caller, chat, text)
+        await work(engine, caller)
+
+    assert odd.created_at <= clock.at
+    found = await closed(engine, caller, chat, clock)
+    assert found == [["A clock that goes wrong"], texts[:6], texts[6:]]
+
+
+async def test_what_comes_behind_a_date_that_was_once_believed_is_cut_all_the_same(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    await say(engine, caller, chat, "A clock that goes wrong")
+    async with engine.writing(caller) as db:
+        await db.execute(
+            "UPDATE message SET created_at = '2099-01-01' WHERE workspace_id = %s",
+            [caller.workspace_id],
+        )
+    await closed(engine, caller, chat, clock)
+
+    texts = statements(20)
+    for text in texts:
+        clock.advance(timedelta(minutes=1))
+        [said] = await say(engine, caller, chat, text)
+        assert said.created_at == clock.at
+        await work(engine, caller)
+
+    found = await closed(engine, caller, chat, clock)
+    assert [text for said in found for text in said] == [*texts, "A clock that goes wrong"]
+    assert max(len(said) for said in found) <= RULES.most_messages
+
+
+async def test_a_stretch_that_ever_more_is_said_in_is_divided_and_never_grows_without_end(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    texts = statements(6)
+    await say(engine, caller, chat, *texts, at=clock.at)
+    await work(engine, caller)
+    between = [f"Between {number:02} of the numbers" for number in range(40)]
+
+    await say(
+        engine,
+        caller,
+        chat,
+        *between,
+        at=clock.at + timedelta(seconds=1),
+        every=timedelta(milliseconds=1),
+    )
+
+    found = await closed(engine, caller, chat, clock)
+    assert [text for said in found for text in said] == [texts[0], *between, *texts[1:]]
+    assert max(len(said) for said in found) < 2 * RULES.most_messages
+
+
+async def test_what_comes_late_beside_a_stretch_that_was_deleted_brings_that_not_back(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    gone, kept = statements(6), statements(6, "the harbour")
+    await say(engine, caller, chat, *gone, at=clock.at)
+    await say(engine, caller, chat, *kept, at=clock.at + timedelta(minutes=4))
+    await work(engine, caller)
+    found = await made(engine, caller, chat)
+    [first] = [each for each in found if each.messages[0].content == gone[0]]
+    await remove_made(engine, caller, Ref(id=first.memory.id))
+    history = ["Once upon a time", "There was a house"]
+
+    await say(engine, caller, chat, *history, at=clock.at - timedelta(days=1))
+
+    assert await closed(engine, caller, chat, clock) == [history, kept]
+
+
+async def test_what_comes_late_to_a_stretch_that_was_forgotten_is_remembered_by_itself(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    await say(engine, caller, chat, *statements(6), at=clock.at)
+    await work(engine, caller)
+    [cut] = await made(engine, caller, chat)
+    await forget(engine, replace(caller, thread_id=chat.id), Ref(id=cut.memory.id))
+
+    await say(engine, caller, chat, "Once upon a time", at=clock.at - timedelta(days=1))
+
+    assert await closed(engine, caller, chat, clock) == [["Once upon a time"]]
+
+
+async def test_who_regenerates_before_the_segmenter_comes_by_keeps_it_from_nothing(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    texts = statements(3)
+    await say(engine, caller, chat, *texts, at=clock.at)
+    await closed(engine, caller, chat, clock)
+    [cut] = await made(engine, caller, chat)
+    await say(engine, caller, chat, "Once upon a time", at=clock.at - timedelta(days=1))
+
+    await regenerate(engine, caller, Ref(id=cut.memory.id))
+
+    assert await closed(engine, caller, chat, clock) == [["Once upon a time"], texts]
+    again = await get_made(engine, caller, Ref(id=cut.memory.id))
+    assert "Once upon a time" not in again.memory.content
+
+
+MINUTES = st.one_of(st.none(), st.integers(-400, 8))
+SAID = st.lists(st.tuples(MINUTES, st.booleans()), min_size=1, max_size=15)
+
+
+def heard(said: list[tuple[int | None, bool]], start: datetime, begin: int = 0) -> list[NewMessage]:
+    """Messages at those minutes, or now; about the numbers or about cats."""
+    return [
+        NewMessage(
+            "user",
+            f"Point {number} is about {'our cats' if of_cats else 'the numbers'} of the company",
+            said_at=None if minute is None else start + timedelta(minutes=minute),
+        )
+        for number, (minute, of_cats) in enumerate(said, begin)
+    ]
+
+
+@given(st.lists(st.one_of(SAID, st.sampled_from(["work", "pause"])), min_size=2, max_size=8))
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+async def test_segments_are_the_chat_in_order_in_whatever_order_and_batches_messages_come(
+    engine: Engine, clock: Clock, acts: list[list[tuple[int | None, bool]] | str]
+) -> None:
+    caller = await new_caller(engine)
+    chat = await new_chat(engine, caller)
+    start, count = clock.at, 0
+    for act in acts:
+        if isinstance(act, str):
+            clock.advance(timedelta(minutes=35 if act == "pause" else 0))
+            await work(engine, caller)
+        else:
+            await append(engine, caller, Ref(id=chat.id), heard(act, start, count))
+            count += len(act)
+
+    found = await closed(engine, caller, chat, clock)
+
+    page = await list_messages(engine, caller, Ref(id=chat.id), ListMessages(limit=1_000))
+    assert [text for said in found for text in said] == [each.content for each in page.messages]
+    assert all(len(said) < 2 * RULES.most_messages for said in found)
+    at = {each.content: each.created_at for each in page.messages}
+    pauses = [at[later] - at[text] for said in found for text, later in pairwise(said)]
+    assert max(pauses, default=timedelta()) <= RULES.longest_pause
+
+
+@given(SAID, SAID)
+@settings(
+    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+async def test_late_messages_are_cut_alike_whether_they_come_one_by_one_or_at_once(
+    engine: Engine,
+    clock: Clock,
+    first: list[tuple[int | None, bool]],
+    late: list[tuple[int | None, bool]],
+) -> None:
+    caller = await new_caller(engine)
+    chats = [await new_chat(engine, caller) for _ in range(2)]
+    start = clock.at
+    for chat in chats:
+        await append(engine, caller, Ref(id=chat.id), heard(first, start))
+    clock.advance(timedelta(minutes=40))
+    await work(engine, caller)
+    new = heard(late, start, len(first))
+
+    await append(engine, caller, Ref(id=chats[0].id), new)
+    for each in new:
+        await append(engine, caller, Ref(id=chats[1].id), [each])
+
+    at_once, one_by_one = [await closed(engine, caller, chat, clock) for chat in chats]
+    assert at_once == one_by_one
+
+
 async def test_R157_an_edited_message_is_summarised_anew_by_itself(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
@@ -371,35 +643,83 @@ async def test_a_stretch_goes_with_its_last_message_and_what_was_made_by_hand_st
     assert [hit.memory for hit, _ in found] == [by_hand.memory]
 
 
+def counting(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[int]:
+    """How many messages each read of these kinds brings."""
+    read: list[int] = []
+
+    def counted(reader: Callable[..., Awaitable[list[Message]]]) -> Any:
+        async def run(*args: Any, **options: Any) -> list[Message]:
+            found = await reader(*args, **options)
+            read.append(len(found))
+            return found
+
+        return run
+
+    for name in names:
+        monkeypatch.setattr(messages, name, counted(getattr(messages, name)))
+    return read
+
+
+async def lengths(engine: Engine, caller: Caller) -> list[int]:
+    found = await rows(
+        engine,
+        "SELECT count(*) FROM memory_message WHERE workspace_id = %s GROUP BY memory_id",
+        caller.workspace_id,
+    )
+    return [row[0] for row in found]
+
+
 async def test_a_long_chat_is_segmented_without_being_loaded_whole(
-    engine: Engine, caller: Caller, chat: Thread, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, caller: Caller, chat: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each read is a page, and all reads together are the chat a few times over."""
-    count, read = 1_200, list[int]()
+    count = 1_200
     for start in range(0, count, 400):
         new = spoken([f"Point {start + number} was settled." for number in range(400)])
         await append(engine, caller, Ref(id=chat.id), new)
-    page = messages.page
+    read = counting(monkeypatch, "page")
 
-    async def counted(*args: Any, **options: Any) -> list[Message]:
-        found = await page(*args, **options)
-        read.append(len(found))
-        return found
+    await work(engine, caller)
 
-    monkeypatch.setattr(messages, "page", counted)
-    await segment_threads(engine, caller.workspace_id, no_beat)
-
-    [[closed, most]] = await rows(
-        engine,
-        "SELECT count(*), max(messages) FROM ("
-        " SELECT count(*) AS messages FROM memory_message WHERE workspace_id = %s GROUP BY memory_id"
-        ") AS made",
-        caller.workspace_id,
-    )
-    assert closed >= count // RULES.most_messages
-    assert most <= RULES.most_messages
+    found = await lengths(engine, caller)
+    assert len(found) >= count // RULES.most_messages
+    assert max(found) <= RULES.most_messages
     assert max(read) <= 64
     assert sum(read) <= 4 * count
+
+
+async def test_a_long_history_that_comes_late_is_segmented_without_being_loaded_whole(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await say(engine, caller, chat, *statements(6))
+    await work(engine, caller)
+    count, year_ago = 1_200, clock.at - timedelta(days=365)
+    for start in range(0, count, 400):
+        told = [f"Point {start + number} was settled." for number in range(400)]
+        new = spoken(told, year_ago + start * timedelta(seconds=30))
+        await append(engine, caller, Ref(id=chat.id), new)
+    read = counting(monkeypatch, "page", "of_stretch", "of_memory")
+
+    await work(engine, caller)
+
+    found = await lengths(engine, caller)
+    assert sum(found) == count + 6
+    assert max(found) <= RULES.most_messages
+    assert max(read) <= 64
+    assert sum(read) <= 4 * count
+
+
+async def test_a_memory_shows_no_more_messages_than_one_can_be_made_of(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
+    await say(engine, caller, chat, *statements(6))
+    await work(engine, caller)
+    [found] = await made(engine, caller, chat)
+
+    async with engine.reading(caller) as db:
+        few = await messages.of_memory(db, caller, found.memory.id, limit=4)
+
+    assert few == found.messages[:4]
 
 
 async def test_N29_clearing_leaves_memories_without_messages(

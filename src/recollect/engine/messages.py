@@ -5,7 +5,7 @@ A chat is read in the order in which things were said; what arrives late stands 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -16,7 +16,6 @@ from recollect.domain import (
     MemoryId,
     Message,
     MessageId,
-    Place,
     Ref,
     Right,
     new_code,
@@ -32,6 +31,10 @@ from recollect.store.pool import Db
 # As much as a request may hold.
 MOST_BYTES = 1024 * 1024
 MOST_AT_ONCE = 1_000
+
+# How far clocks may be apart; nothing is dated later than that. After a message from the year 2099
+# everything would come late.
+_CLOCKS_DIFFER = timedelta(minutes=5)
 
 # The job that looks after a workspace's conversations; see `engine.segments`.
 SEGMENT = "segment_threads"
@@ -111,12 +114,13 @@ async def append_within(
     known = await messages.by_client_id(db, caller, held.id, client_ids)
     made = _made(held, [each for each in new if each.client_id not in known], engine.now())
     if made:
+        late = [each for each in made if _is_late(held, each)]
+        homes = await segments.homes(db, caller.workspace_id, held.id, late) if late else {}
         await messages.insert(db, caller, held.id, made, engine.now())
+        if homes:
+            await segments.join(db, caller.workspace_id, homes)
         await _note(engine, db, caller, held, "message.created", [each.code for each in made])
         await jobs.enqueue(db, caller.workspace_id, [NewJob(SEGMENT)], engine.now())
-        for each in made:
-            if held.frontier and _stands_before(each.place, held.frontier):
-                await segments.join_neighbour(db, caller.workspace_id, each)
     fresh = iter(made)
     return [_outcome(each, known, fresh) for each in new]
 
@@ -259,8 +263,10 @@ def _made(held: Held, new: Sequence[NewMessage], now: datetime) -> list[Message]
     """The messages to keep; of two with the same id of the sender's the first."""
     once = {each.client_id or object(): each for each in reversed(new)}
     kept = [each for each in new if each.client_id is None or once[each.client_id] is each]
+    latest = now + _CLOCKS_DIFFER
     # Servers' clocks differ: what arrives after a message was not said before it.
-    now = max(now, held.last_at or now)
+    if held.last_at and now < held.last_at <= latest:
+        now = held.last_at
     positions = count(held.last_position + 1)
     return [
         Message(
@@ -271,7 +277,7 @@ def _made(held: Held, new: Sequence[NewMessage], now: datetime) -> list[Message]
             position=next(positions),
             role=each.role,
             content=each.content,
-            created_at=each.said_at or now,
+            created_at=min(each.said_at, latest) if each.said_at else now,
             author=each.author,
             parts=each.parts,
             metadata=each.metadata,
@@ -290,8 +296,13 @@ def _outcome(asked: NewMessage, known: dict[str, Message], fresh: Iterator[Messa
     return Appended(message, is_new=True)
 
 
-def _stands_before(place: Place, frontier: Place) -> bool:
-    return (place.at, place.position) <= (frontier.at, frontier.position)
+def _is_late(held: Held, message: Message) -> bool:
+    """Whether it stands where stretches are closed already."""
+    frontier = held.frontier
+    return frontier is not None and (message.created_at, message.position) <= (
+        frontier.at,
+        frontier.position,
+    )
 
 
 def _edited(message: Message, ask: EditMessage) -> Message:

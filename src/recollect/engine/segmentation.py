@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from recollect.domain import Reason
+from recollect.domain import Place, Reason
 from recollect.models.embed import Vector
 
 # A message is held in its stretch by the closest of the last few; what was said further back holds
@@ -177,6 +177,39 @@ def idle(last: Heard, length: int, silence: timedelta) -> Cut:
     if _judged(last).parts:
         return Cut(length, Reason.COMPLETED, "a farewell, and then silence")
     return Cut(length, Reason.TIME, f"{round(silence / timedelta(minutes=1))} minutes of silence")
+
+
+def parted(last: Heard, length: int, silence: timedelta, rules: Rules) -> Cut:
+    """The end of what was said before a stretch that is closed and that it is not of."""
+    if silence > rules.longest_pause:
+        return idle(last, length, silence)
+    return Cut(length, Reason.LENGTH, "too long together with what follows")
+
+
+def core(around: Sequence[Place], origin: Place, rules: Rules) -> tuple[Place, Place]:
+    """Where a stretch that others have joined begins and ends.
+
+    Given are places in it, in chat order, around that of the message which came before all others.
+    Of what no pause parts from that, those are of the stretch that came first, as many as it may
+    have; and what was said between these, until that is twice as much.
+    """
+    run = _together(around, origin, rules)
+    earliest = set(sorted(place.position for place in run)[: rules.most_messages])
+    held = _together([place for place in run if place.position in earliest], origin, rules)
+    inside = run[run.index(held[0]) : run.index(held[-1]) + 1]
+    if len(inside) >= 2 * rules.most_messages:
+        inside = inside[: rules.most_messages]
+    return inside[0], inside[-1]
+
+
+def _together(places: Sequence[Place], origin: Place, rules: Rules) -> Sequence[Place]:
+    """Those that no pause parts from the origin."""
+    first = last = places.index(origin)
+    while first > 0 and places[first].at - places[first - 1].at <= rules.longest_pause:
+        first -= 1
+    while last < len(places) - 1 and places[last + 1].at - places[last].at <= rules.longest_pause:
+        last += 1
+    return places[first : last + 1]
 
 
 def _any_of(*phrases: str) -> str:

@@ -16,6 +16,7 @@ from recollect.domain import (
     File,
     Filter,
     Memory,
+    MemoryId,
     Message,
     Origin,
     Place,
@@ -41,7 +42,7 @@ from recollect.engine.save import (
     content_digest,
     indexed_text,
 )
-from recollect.engine.segmentation import Cut, Heard, Rules, cuts, idle
+from recollect.engine.segmentation import Cut, Heard, Rules, core, cuts, idle, parted
 from recollect.engine.spaces import Embedded, Heartbeat
 from recollect.engine.summaries import GIVEN, Summary, speaker_of, summarise
 from recollect.engine.words import terms
@@ -51,7 +52,7 @@ from recollect.store import files, jobs, memories, messages, segments, texts, ve
 from recollect.store.jobs import NewJob
 from recollect.store.messages import Held, Located
 from recollect.store.pool import Db, together
-from recollect.store.segments import Due, Segment
+from recollect.store.segments import Due, Segment, Stretch
 from recollect.tasks import both
 
 _ACTOR = "segmenter"
@@ -304,6 +305,7 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
             if held is None or rules is None:
                 await segments.schedule(db, caller.workspace_id, thread_id, None)
                 return
+            joined = await segments.stale_in(db, caller.workspace_id, thread_id)
             said = await messages.page(
                 db, caller, thread_id, beyond=held.frontier, limit=_ahead(rules)
             )
@@ -311,7 +313,8 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
         if not found:
             found = _silence(engine, held, said, rules)
         if not found:
-            if await _wait(engine, caller, held, said, rules):
+            is_parted = all([await _part(engine, caller, each, rules, beat) for each in joined])
+            if is_parted and await _wait(engine, caller, held, said, rules):
                 return
             continue
         frontier, begin = held.frontier, 0
@@ -439,19 +442,128 @@ async def _close(
         return True
 
 
+# What comes late is linked at once to the closed stretch next to it, so that no message is ever of
+# none. Whether it is of that stretch is seen here, before the stretch is summarised anew.
+
+
+async def _part(
+    engine: Engine, caller: Caller, stretch: Stretch, rules: Rules, beat: Heartbeat
+) -> bool:
+    """Make stretches of their own of what has joined a closed one and is not of it.
+
+    False when that is no longer as it was read.
+    """
+    async with engine.reading(caller) as db:
+        origin = await segments.first_heard(db, caller.workspace_id, stretch.memory_id)
+        if origin is None:
+            return True
+        around = await segments.around(
+            db, caller.workspace_id, stretch, origin, reach=2 * rules.most_messages
+        )
+    if origin not in around:
+        return False
+    first, last = core(around, origin, rules)
+    return await _cut_between(
+        engine, caller, stretch, rules, beat, before=first
+    ) and await _cut_between(engine, caller, stretch, rules, beat, beyond=last)
+
+
+async def _cut_between(
+    engine: Engine,
+    caller: Caller,
+    stretch: Stretch,
+    rules: Rules,
+    beat: Heartbeat,
+    *,
+    beyond: Place | None = None,
+    before: Place | None = None,
+) -> bool:
+    while True:
+        async with engine.reading(caller) as db:
+            said = await messages.of_stretch(
+                db, caller, stretch, beyond=beyond, before=before, limit=_ahead(rules)
+            )
+        is_all = len(said) < _ahead(rules)
+        for cut in await _cuts(engine, caller.workspace_id, said, rules):
+            strays, said = said[: cut.length], said[cut.length :]
+            if not await _cut_off(engine, caller, stretch, strays, cut):
+                return False
+            beyond = strays[-1].place
+            await beat()
+        if is_all:
+            return not said or await _cut_off_rest(engine, caller, stretch, said, rules)
+
+
+async def _cut_off_rest(
+    engine: Engine, caller: Caller, stretch: Stretch, said: Sequence[Message], rules: Rules
+) -> bool:
+    """What no rule has ended is of the stretch behind it if that has room, else one of its own."""
+    last, ids = said[-1], [each.id for each in said]
+    async with engine.writing(caller) as db:
+        if await _held_as_read(engine, db, caller, stretch, said) is None:
+            return False
+        behind = await segments.behind(db, caller.workspace_id, stretch.thread_id, last.place)
+        silence = (behind.at if behind else engine.now()) - last.created_at
+        if (
+            behind
+            and behind.memory_id != stretch.memory_id
+            and behind.messages + len(said) <= rules.most_messages
+            and silence <= rules.longest_pause
+        ):
+            await segments.unlink(db, caller.workspace_id, stretch.memory_id, ids)
+            await segments.join(db, caller.workspace_id, dict.fromkeys(ids, behind.memory_id))
+            return True
+    heard = Heard(last.content, speaker_of(last), last.created_at)
+    cut = parted(heard, len(said), silence, rules)
+    return await _cut_off(engine, caller, stretch, said, cut)
+
+
+async def _cut_off(
+    engine: Engine, caller: Caller, stretch: Stretch, said: Sequence[Message], cut: Cut
+) -> bool:
+    """Make a memory of what has joined a stretch; False when that is no longer as it was read."""
+    summary = await summarise(engine, caller.workspace_id, said)
+    embedded = await spaces.embed_passage(engine, caller.workspace_id, summary.text)
+    async with engine.writing(caller) as db:
+        held = await _held_as_read(engine, db, caller, stretch, said)
+        if held is None:
+            return False
+        async with together(db):
+            await segments.unlink(
+                db, caller.workspace_id, stretch.memory_id, [each.id for each in said]
+            )
+            await _keep(engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True)
+        return True
+
+
+async def _held_as_read(
+    engine: Engine, db: Db, caller: Caller, stretch: Stretch, said: Sequence[Message]
+) -> Held | None:
+    """The thread, held; None if the stretch has not just these, unedited, from first to last."""
+    held = await messages.hold(db, caller, Ref(id=stretch.thread_id), engine.now())
+    first, last = said[0].place, said[-1].place
+    still = await segments.marks_within(
+        db, caller.workspace_id, stretch, first, last, limit=len(said) + 1
+    )
+    return held if still == _marks(said) else None
+
+
 async def _refresh(engine: Engine, caller: Caller, beat: Heartbeat) -> None:
     while True:
         async with engine.reading(caller) as db:
-            ids = await segments.stale(db, caller.workspace_id, _THREADS_AT_ONCE)
-        for memory_id, owner in ids:
+            found = await segments.stale(
+                db, caller.workspace_id, engine.now(), limit=_THREADS_AT_ONCE
+            )
+        for each in found:
+            acting = replace(caller, user_id=each.owner or caller.user_id)
             try:
-                acting = replace(caller, user_id=owner or caller.user_id)
-                await _write_anew(engine, acting, Ref(id=memory_id), is_asked=False)
+                await _write_anew(engine, acting, Ref(id=each.memory_id), is_asked=False)
             except NotFound:  # hidden, or gone by now: there is nothing to mend
                 async with engine.writing(caller) as db:
-                    await segments.mark_fresh(db, caller.workspace_id, memory_id)
+                    held = await messages.hold(db, acting, Ref(id=each.thread_id), engine.now())
+                    await _mark_fresh(engine, db, caller, held, each.memory_id)
             await beat()
-        if len(ids) < _THREADS_AT_ONCE:
+        if len(found) < _THREADS_AT_ONCE:
             return
 
 
@@ -521,16 +633,19 @@ async def _write_anew(engine: Engine, caller: Caller, ref: Ref, *, is_asked: boo
         text = summary.text if summary else before.content
         moved = await spaces.embed_anew(engine, caller.workspace_id, text)
         async with engine.writing(caller) as db:
+            held = None
+            if before.thread_id:
+                held = await messages.hold(db, caller, Ref(id=before.thread_id), engine.now())
             memory = await _unchanged(engine, db, caller, before, said)
             if memory is None:
                 continue
-            if summary:
+            if summary and (is_asked or summary.text != memory.content):
                 # What we had written ourselves may tell what somebody has deleted since.
                 if not is_ours:
                     await texts.put(db, memory, engine.now())
                 memory = await _rewrite(engine, db, caller, memory, summary)
             await _embed_again(engine, db, memory, moved)
-            await segments.mark_fresh(db, caller.workspace_id, memory.id)
+            await _mark_fresh(engine, db, caller, held, memory.id)
             return await _made(db, caller, memory)
     raise Conflict("The messages keep changing. Try again.", is_passing=True)
 
@@ -538,15 +653,24 @@ async def _write_anew(engine: Engine, caller: Caller, ref: Ref, *, is_asked: boo
 async def _unchanged(
     engine: Engine, db: Db, caller: Caller, before: Memory, said: Sequence[Message]
 ) -> Memory | None:
-    """The memory, held with its thread; None if it or its messages are not as they were read."""
-    if before.thread_id:
-        await messages.hold(db, caller, Ref(id=before.thread_id), engine.now())
+    """The memory, held; None if it or its messages are not as they were read."""
     inside = replace(caller, thread_id=before.thread_id)
     await memories.lock(db, inside, Ref(id=before.id))
     memory = await _existing(engine, db, caller, Ref(id=before.id))
     still = await messages.of_memory(db, caller, memory.id)
     is_same = memory.version == before.version and _marks(still) == _marks(said)
     return memory if is_same else None
+
+
+async def _mark_fresh(
+    engine: Engine, db: Db, caller: Caller, held: Held | None, memory_id: MemoryId
+) -> None:
+    """Note that a memory says what its messages say.
+
+    Not while some may have joined it that are not of it: the segmenter parts those from it first.
+    """
+    if held is None or not held.is_due(engine.now()):
+        await segments.mark_fresh(db, caller.workspace_id, memory_id)
 
 
 async def _is_ours(db: Db, memory: Memory) -> bool:

@@ -1,7 +1,7 @@
 """The messages of threads: appended in order, read by pages, edited, removed; and their places."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,6 +23,7 @@ from recollect.domain import (
     WorkspaceId,
 )
 from recollect.store.pool import Db
+from recollect.store.segments import Stretch
 from recollect.store.visible import THREAD_IN_SIGHT, in_sight_of
 
 # Everything a `Message` has, where the statement names workspace and user as `in_sight_of` does. Of
@@ -66,6 +67,7 @@ class Held:
     last_at: datetime | None
     segmented_at: datetime | None
     segmented_position: int | None
+    segment_due_at: datetime | None
     heard_at: datetime | None
     user_id: UserId | None
     project_id: ProjectId | None
@@ -81,10 +83,14 @@ class Held:
             return None
         return Place(self.segmented_at, self.segmented_position)
 
+    def is_due(self, now: datetime) -> bool:
+        """Whether the segmenter has not yet looked at what came last."""
+        return self.segment_due_at is not None and self.segment_due_at <= now
+
 
 _HOLD = f"""
     SELECT t.id, t.code, t.subject, t.last_position, t.segmented_at, t.segmented_position,
-        t.heard_at, t.user_id, t.project_id, t.agent_id,
+        t.segment_due_at, t.heard_at, t.user_id, t.project_id, t.agent_id,
         t.metadata ? 'imported_from' AS is_imported,
         t.metadata @> '{{"scope": "workspace"}}' AS is_for_all,
         (SELECT m.created_at FROM message m
@@ -400,15 +406,61 @@ async def _fetch(db: Db, query: Any, values: dict[str, Any]) -> list[Message]:
         return await cursor.fetchall()
 
 
+# As many as a memory can be made of by hand; one that was cut has far fewer, unless very much has
+# come late that is not parted from it yet.
+MOST_OF_ONE = 10_000
+
 _OF_MEMORY = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
     JOIN memory_message made ON made.workspace_id = m.workspace_id AND made.message_id = m.id
     WHERE m.workspace_id = %(workspace_id)s AND made.memory_id = %(memory_id)s
         AND {THREAD_IN_SIGHT}
     ORDER BY m.created_at, m.position
+    LIMIT %(limit)s
+"""
+_OF_STRETCH = f"""
+    WITH part AS (
+        SELECT p.id FROM message p
+        JOIN memory_message made ON made.workspace_id = p.workspace_id AND made.message_id = p.id
+        WHERE p.workspace_id = %(workspace_id)s AND p.thread_id = %(thread_id)s
+            AND made.memory_id = %(memory_id)s
+            AND (p.created_at, p.position) > (%(beyond_at)s::timestamptz, %(beyond)s::bigint)
+            AND (p.created_at, p.position) < (%(before_at)s::timestamptz, %(before)s::bigint)
+        ORDER BY p.created_at, p.position
+        LIMIT %(limit)s
+    )
+    SELECT {COLUMNS} {_WITH_THREAD}
+    JOIN part ON part.id = m.id
+    WHERE m.workspace_id = %(workspace_id)s
+    ORDER BY m.created_at, m.position
 """
 
 
-async def of_memory(db: Db, caller: Caller, memory_id: MemoryId) -> list[Message]:
+async def of_memory(
+    db: Db, caller: Caller, memory_id: MemoryId, limit: int = MOST_OF_ONE
+) -> list[Message]:
     """What a memory was made of, in chat order; without what was said where the caller is not."""
-    return await _fetch(db, _OF_MEMORY, {**in_sight_of(caller), "memory_id": memory_id})
+    values = {**in_sight_of(caller), "memory_id": memory_id, "limit": limit}
+    return await _fetch(db, _OF_MEMORY, values)
+
+
+async def of_stretch(
+    db: Db,
+    caller: Caller,
+    stretch: Stretch,
+    *,
+    beyond: Place | None = None,
+    before: Place | None = None,
+    limit: int,
+) -> list[Message]:
+    """The same of a stretch, between two places."""
+    values = {
+        **in_sight_of(caller),
+        **asdict(stretch),
+        "beyond_at": beyond.at if beyond else "-infinity",
+        "beyond": beyond.position if beyond else 0,
+        "before_at": before.at if before else "infinity",
+        "before": before.position if before else 0,
+        "limit": limit,
+    }
+    return await _fetch(db, _OF_STRETCH, values)

@@ -1,6 +1,6 @@
 """Which messages a memory was made of, and what became of a thread's stretches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from uuid import UUID
@@ -23,56 +23,84 @@ from recollect.store.memories import COLUMNS, memory_from_row
 from recollect.store.pool import Db
 from recollect.store.visible import THREAD_IN_SIGHT, VISIBLE, in_sight_of, visible_to
 
-# The stretch of the message directly before, or behind, one that arrived late.
-_JOIN_BEFORE = """
-    INSERT INTO memory_message (workspace_id, memory_id, message_id)
-    SELECT s.workspace_id, s.memory_id, %(message_id)s
-    FROM (
-        SELECT m.id FROM message m
-        WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
-            AND (m.created_at, m.position) < (%(at)s, %(position)s::bigint)
-        ORDER BY m.created_at DESC, m.position DESC
+# How many messages to look back, or ahead, for one of a closed stretch: those between are of
+# stretches whose memories somebody deleted.
+_REACH = 200
+
+_HOMES = """
+    SELECT late.id, coalesce(before.memory_id, behind.memory_id)
+    FROM unnest(%(ids)s::uuid[], %(ats)s::timestamptz[], %(positions)s::bigint[])
+        AS late (id, at, position)
+    LEFT JOIN LATERAL (
+        SELECT s.memory_id
+        FROM (
+            SELECT m.id, m.created_at, m.position FROM message m
+            WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+                AND (m.created_at, m.position) < (late.at, late.position)
+            ORDER BY m.created_at DESC, m.position DESC
+            LIMIT %(reach)s
+        ) AS near
+        JOIN memory_message l ON l.workspace_id = %(workspace_id)s AND l.message_id = near.id
+        JOIN segment s ON s.workspace_id = l.workspace_id AND s.memory_id = l.memory_id
+            AND s.is_cut
+        ORDER BY near.created_at DESC, near.position DESC
         LIMIT 1
-    ) AS next_to
-    JOIN memory_message l ON l.workspace_id = %(workspace_id)s AND l.message_id = next_to.id
-    JOIN segment s ON s.workspace_id = l.workspace_id AND s.memory_id = l.memory_id AND s.is_cut
-    LIMIT 1
-    RETURNING memory_id
-"""
-_JOIN_BEHIND = """
-    INSERT INTO memory_message (workspace_id, memory_id, message_id)
-    SELECT s.workspace_id, s.memory_id, %(message_id)s
-    FROM (
-        SELECT m.id FROM message m
-        WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
-            AND (m.created_at, m.position) > (%(at)s, %(position)s::bigint)
-        ORDER BY m.created_at, m.position
+    ) AS before ON true
+    LEFT JOIN LATERAL (
+        SELECT s.memory_id
+        FROM (
+            SELECT m.id, m.created_at, m.position FROM message m
+            WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+                AND (m.created_at, m.position) > (late.at, late.position)
+                AND before.memory_id IS NULL
+            ORDER BY m.created_at, m.position
+            LIMIT %(reach)s
+        ) AS near
+        JOIN memory_message l ON l.workspace_id = %(workspace_id)s AND l.message_id = near.id
+        JOIN segment s ON s.workspace_id = l.workspace_id AND s.memory_id = l.memory_id
+            AND s.is_cut
+        ORDER BY near.created_at, near.position
         LIMIT 1
-    ) AS next_to
-    JOIN memory_message l ON l.workspace_id = %(workspace_id)s AND l.message_id = next_to.id
-    JOIN segment s ON s.workspace_id = l.workspace_id AND s.memory_id = l.memory_id AND s.is_cut
-    LIMIT 1
-    RETURNING memory_id
+    ) AS behind ON true
+    WHERE coalesce(before.memory_id, behind.memory_id) IS NOT NULL
+"""
+_JOIN = """
+    INSERT INTO memory_message (workspace_id, memory_id, message_id)
+    SELECT %(workspace_id)s, home.memory_id, home.message_id
+    FROM unnest(%(memory_ids)s::uuid[], %(message_ids)s::uuid[]) AS home (memory_id, message_id)
 """
 
 
-async def join_neighbour(db: Db, workspace_id: WorkspaceId, message: Message) -> None:
-    """Put a late message into the closed stretch it was said in, which becomes stale.
+async def homes(
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, late: Sequence[Message]
+) -> dict[MessageId, MemoryId]:
+    """For messages that come late, the closed stretch before each, or else the one behind it.
 
-    Where that stretch's memory was deleted by hand, the message belongs to none.
+    Asked before they are stored, so that none stands in another's way: it makes no difference in
+    which order they come, or how many at once. Missing is what has no stretch near it: those there
+    were deleted by hand.
     """
     values = {
         "workspace_id": workspace_id,
-        "thread_id": message.thread_id,
-        "message_id": message.id,
-        "at": message.created_at,
-        "position": message.position,
+        "thread_id": thread_id,
+        "ids": [each.id for each in late],
+        "ats": [each.created_at for each in late],
+        "positions": [each.position for each in late],
+        "reach": _REACH,
     }
-    for query in (_JOIN_BEFORE, _JOIN_BEHIND):
-        row = await (await db.execute(query, values)).fetchone()
-        if row:
-            await mark_stale(db, workspace_id, [message.id])
-            return
+    rows = await (await db.execute(_HOMES, values)).fetchall()
+    return {MessageId(row[0]): MemoryId(row[1]) for row in rows}
+
+
+async def join(db: Db, workspace_id: WorkspaceId, found: Mapping[MessageId, MemoryId]) -> None:
+    """Put messages into closed stretches, which become stale."""
+    values = {
+        "workspace_id": workspace_id,
+        "memory_ids": list(found.values()),
+        "message_ids": list(found),
+    }
+    await db.execute(_JOIN, values)
+    await mark_stale(db, workspace_id, list(found))
 
 
 _MARK_STALE = """
@@ -113,12 +141,35 @@ _LINK = """
 """
 
 
+_UNLINK = """
+    DELETE FROM memory_message
+    WHERE workspace_id = %(workspace_id)s AND memory_id = %(memory_id)s
+        AND message_id = ANY(%(ids)s)
+"""
+
+
 async def link(
     db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, ids: Sequence[MessageId]
 ) -> None:
     """Note what a new memory was made of."""
     values = {"workspace_id": workspace_id, "memory_id": memory_id, "ids": list(ids)}
     await db.execute(_LINK, values)
+
+
+async def unlink(
+    db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, ids: Sequence[MessageId]
+) -> None:
+    """Take messages out of a memory."""
+    values = {"workspace_id": workspace_id, "memory_id": memory_id, "ids": list(ids)}
+    await db.execute(_UNLINK, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A closed stretch of a thread, by the memory that was made of it."""
+
+    thread_id: ThreadId
+    memory_id: MemoryId
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,20 +276,165 @@ async def schedule(
 
 
 _STALE = """
-    SELECT s.memory_id, t.user_id FROM segment s
+    SELECT s.memory_id, s.thread_id, t.user_id AS owner FROM segment s
     LEFT JOIN thread t ON t.workspace_id = s.workspace_id AND t.id = s.thread_id
     WHERE s.workspace_id = %(workspace_id)s AND s.is_stale
+        AND (t.segment_due_at IS NULL OR t.segment_due_at > %(now)s)
     ORDER BY s.memory_id
+    LIMIT %(limit)s
+"""
+_STALE_IN = """
+    SELECT s.thread_id, s.memory_id FROM segment s
+    WHERE s.workspace_id = %(workspace_id)s AND s.thread_id = %(thread_id)s AND s.is_stale
+    ORDER BY s.memory_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A memory whose messages have changed since, its thread, and whose that is."""
+
+    memory_id: MemoryId
+    thread_id: ThreadId
+    owner: UserId | None
+
+
+async def stale(db: Db, workspace_id: WorkspaceId, now: datetime, limit: int) -> list[Stale]:
+    """What is to be summarised anew, but for threads that the segmenter must look at first."""
+    values = {"workspace_id": workspace_id, "now": now, "limit": limit}
+    async with db.cursor(row_factory=class_row(Stale)) as cursor:
+        await cursor.execute(_STALE, values)
+        return await cursor.fetchall()
+
+
+async def stale_in(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> list[Stretch]:
+    """The stretches of a thread that others have joined, or whose messages have changed."""
+    values = {"workspace_id": workspace_id, "thread_id": thread_id}
+    async with db.cursor(row_factory=class_row(Stretch)) as cursor:
+        await cursor.execute(_STALE_IN, values)
+        return await cursor.fetchall()
+
+
+_FIRST_HEARD = """
+    SELECT m.created_at AS at, m.position FROM memory_message l
+    JOIN message m ON m.workspace_id = l.workspace_id AND m.id = l.message_id
+    WHERE l.workspace_id = %(workspace_id)s AND l.memory_id = %(memory_id)s
+    ORDER BY m.position
+    LIMIT 1
+"""
+
+
+async def first_heard(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> Place | None:
+    """Where the message of a stretch stands that came before all others of it."""
+    values = {"workspace_id": workspace_id, "memory_id": memory_id}
+    async with db.cursor(row_factory=class_row(Place)) as cursor:
+        await cursor.execute(_FIRST_HEARD, values)
+        return await cursor.fetchone()
+
+
+_AROUND = """
+    (SELECT m.created_at AS at, m.position FROM message m
+     JOIN memory_message l ON l.workspace_id = m.workspace_id AND l.message_id = m.id
+     WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+        AND l.memory_id = %(memory_id)s
+        AND (m.created_at, m.position) <= (%(at)s, %(position)s::bigint)
+     ORDER BY m.created_at DESC, m.position DESC
+     LIMIT %(reach)s)
+    UNION ALL
+    (SELECT m.created_at AS at, m.position FROM message m
+     JOIN memory_message l ON l.workspace_id = m.workspace_id AND l.message_id = m.id
+     WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+        AND l.memory_id = %(memory_id)s
+        AND (m.created_at, m.position) > (%(at)s, %(position)s::bigint)
+     ORDER BY m.created_at, m.position
+     LIMIT %(reach)s)
+    ORDER BY at, position
+"""
+
+
+async def around(
+    db: Db, workspace_id: WorkspaceId, stretch: Stretch, place: Place, reach: int
+) -> list[Place]:
+    """Where the messages of a stretch stand that are next to a place, in chat order."""
+    values = {
+        "workspace_id": workspace_id,
+        **asdict(stretch),
+        **asdict(place),
+        "reach": reach,
+    }
+    async with db.cursor(row_factory=class_row(Place)) as cursor:
+        await cursor.execute(_AROUND, values)
+        return await cursor.fetchall()
+
+
+_MARKS_WITHIN = """
+    SELECT m.id, m.edited_at FROM message m
+    JOIN memory_message l ON l.workspace_id = m.workspace_id AND l.message_id = m.id
+    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+        AND l.memory_id = %(memory_id)s
+        AND (m.created_at, m.position) >= (%(first_at)s, %(first_position)s::bigint)
+        AND (m.created_at, m.position) <= (%(last_at)s, %(last_position)s::bigint)
+    ORDER BY m.created_at, m.position
     LIMIT %(limit)s
 """
 
 
-async def stale(
-    db: Db, workspace_id: WorkspaceId, limit: int
-) -> list[tuple[MemoryId, UserId | None]]:
-    """Memories whose messages have changed since, and whose thread they are of."""
-    cursor = await db.execute(_STALE, {"workspace_id": workspace_id, "limit": limit})
-    return [(MemoryId(row[0]), row[1]) for row in await cursor.fetchall()]
+async def marks_within(
+    db: Db, workspace_id: WorkspaceId, stretch: Stretch, first: Place, last: Place, limit: int
+) -> list[tuple[UUID, datetime | None]]:
+    """By what a stretch's messages from one place to another show that they are the same ones."""
+    values = {
+        "workspace_id": workspace_id,
+        **asdict(stretch),
+        "first_at": first.at,
+        "first_position": first.position,
+        "last_at": last.at,
+        "last_position": last.position,
+        "limit": limit,
+    }
+    return await (await db.execute(_MARKS_WITHIN, values)).fetchall()
+
+
+_BEHIND = """
+    SELECT near.memory_id, near.at, (
+        SELECT count(*) FROM memory_message l
+        WHERE l.workspace_id = %(workspace_id)s AND l.memory_id = near.memory_id
+        ) AS messages
+    FROM (
+        SELECT s.memory_id, m.created_at AS at FROM message m
+        JOIN memory_message l ON l.workspace_id = m.workspace_id AND l.message_id = m.id
+        JOIN segment s ON s.workspace_id = l.workspace_id AND s.memory_id = l.memory_id
+            AND s.is_cut
+        WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+            AND (m.created_at, m.position) > (%(at)s, %(position)s::bigint)
+        ORDER BY m.created_at, m.position
+        LIMIT 1
+    ) AS near
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A closed stretch, when its first message behind a place was said, and how many it has."""
+
+    memory_id: MemoryId
+    at: datetime
+    messages: int
+
+
+async def behind(
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, place: Place
+) -> Behind | None:
+    """The next closed stretch behind a place."""
+    values = {
+        "workspace_id": workspace_id,
+        "thread_id": thread_id,
+        "at": place.at,
+        "position": place.position,
+    }
+    async with db.cursor(row_factory=class_row(Behind)) as cursor:
+        await cursor.execute(_BEHIND, values)
+        return await cursor.fetchone()
 
 
 _SUMMARISED_BY = """
