@@ -132,8 +132,8 @@ async def partition(db: Db, workspace_id: WorkspaceId) -> str | None:
 
 # Concurrently, so that saves go on; a build that was cut short leaves a broken index to drop first.
 _DROP = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {name}")
-# Twice pgvector's own effort in building, and again for a dense one: of 100,000 the index then finds
-# .993 of the exact ten, which `python -m bench.growth` shows.
+# Twice pgvector's own effort in building, and again for a dense one: of 100,000 the index then
+# finds .993 of the exact ten, which `python -m bench.growth` shows.
 _BUILD = sql.SQL(
     "CREATE INDEX CONCURRENTLY {name} ON {table} "
     "USING hnsw ((embedding::halfvec({dimension})) halfvec_cosine_ops) "

@@ -156,7 +156,8 @@ class Match(NamedTuple):
         )
 
 
-_SPEAKER = re.compile(r"([^:\n]+):\s")
+# A name has four words at most: "What I want for dinner: soup" was said by nobody of that name.
+_SPEAKER = re.compile(r"([^\s:]+(?:\ [^\s:]+){0,3}):\s")
 
 # What a caller does not see counts for nothing: nobody learns from a score whether somebody else's
 # memory has a word. With no term to read there is a row all the same, with the number of texts.
@@ -564,7 +565,7 @@ async def around(
         _AROUND_THEN if spans else _AROUND,
         tuple_row,
         ids=IdArray([each.id for each in leads.seen]),
-        rest=leads.rest,
+        rest=list(leads.rest),
         phrases=_patterns(phrases),
         **during(spans),
     )

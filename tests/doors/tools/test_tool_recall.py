@@ -569,6 +569,28 @@ async def test_what_was_said_at_the_same_time_stays_in_the_order_it_was_told(
     assert {each["created_at"][:22] for each in found} == {"2026-01-10T12:00:00.00"}
 
 
+@pytest.mark.parametrize("query", ["👍", "?", '"', "\u200b", "()[]{}"])
+async def test_a_question_without_a_word_is_searched_by_meaning_alone(
+    tools: Surface, embedder: StubEmbedder, query: str
+) -> None:
+    embedder.table = {query: at_cosine(1.0), "Ana is happy": at_cosine(0.9)}
+    await remember(tools, "Ana is happy")
+
+    assert await texts(tools, query) == ["Ana is happy"]
+
+
+async def test_what_stands_before_a_colon_is_a_speaker_only_if_it_could_be_a_name(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    said, noted = "Ana Maria de Sousa: soup", "What I want for dinner: soup"
+    query = "What does Ana want?"
+    embedder.table = {query: at_cosine(1.0), said: at_cosine(0.5), noted: at_cosine(0.5)}
+    await remember(tools, said)
+    await remember(tools, noted)
+
+    assert (await texts(tools, query))[0] == said
+
+
 async def test_tags_narrow_a_recall(tools: Surface) -> None:
     await remember(tools, "Tea for the office", tags=["office"])
     await remember(tools, "Tea for home", tags=["home"])
