@@ -152,7 +152,8 @@ def _changed(memory: Memory, ask: Change) -> Memory:
         changed = replace(changed, tags=tuple(ask.tags))
     if ask.metadata is not None:
         changed = replace(changed, metadata={**changed.metadata, **ask.metadata})
-    if ask.importance is not None:
+    # Who writes back what had faded by then does not mean it to fade from there.
+    if ask.importance not in {None, memory.importance}:
         changed = replace(changed, importance=ask.importance, importance_base=ask.importance)
     if ask.pinned is not None:
         changed = replace(changed, pinned=ask.pinned)

@@ -72,6 +72,23 @@ async def test_a_memory_of_any_door_written_back_as_it_is_shown_is_what_it_was(
     assert len(listed) == 3
 
 
+async def test_the_plain_door_wears_importance_no_further_either(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    await http.post("/v1/tools/memory_save", json={"content": "Tea at four"})
+    await a_month(engine, caller, clock)
+    [faded] = (await http.get("/v1/memories")).json()["data"]
+    [listed] = await shown(http)
+    before = await row(engine, listed["id"])
+
+    path = f"/v1/memories/{faded['id']}"
+    answer = await http.patch(path, json={"importance": faded["importance"]})
+
+    assert answer.status_code == 200
+    assert 0 < faded["importance"] < before["importance_base"] == 0.5
+    assert await row(engine, listed["id"]) == before
+
+
 async def test_the_importance_shown_is_worn_and_writing_it_back_wears_it_no_further(
     http: httpx2.AsyncClient, engine: Engine, caller: Caller, clock: Clock
 ) -> None:
