@@ -131,7 +131,7 @@ def test_importance_stays_between_nothing_and_all(
 
     today = decayed(
         base,
-        created_at=then,
+        touched_at=then,
         last_accessed_at=then if was_accessed else None,
         accesses=accesses,
         now=NOW,
@@ -144,7 +144,7 @@ def test_importance_falls_by_a_twentieth_a_day_to_half_and_grows_with_use() -> N
     def after(days: int, accesses: int = 0) -> float:
         then = NOW - timedelta(days=days)
         accessed = then if accesses else None
-        return decayed(0.8, created_at=then, last_accessed_at=accessed, accesses=accesses, now=NOW)
+        return decayed(0.8, touched_at=then, last_accessed_at=accessed, accesses=accesses, now=NOW)
 
     assert after(0) == pytest.approx(0.8)
     assert after(4) == pytest.approx(0.8 * 0.8)
@@ -152,3 +152,15 @@ def test_importance_falls_by_a_twentieth_a_day_to_half_and_grows_with_use() -> N
     assert after(400) == pytest.approx(0.8 * 0.5 * 0.9)
     assert after(0, accesses=3) == pytest.approx(0.8 * 1.1 + 0.04)
     assert fsum([after(1)]) == after(1)
+
+
+def test_whoever_changes_or_brings_back_a_memory_ends_its_idleness_but_does_not_recall_it() -> None:
+    recalled = NOW - timedelta(days=100)
+
+    def after(touched_days: int) -> float:
+        touched_at = NOW - timedelta(days=touched_days)
+        return decayed(0.8, touched_at=touched_at, last_accessed_at=recalled, accesses=1, now=NOW)
+
+    assert after(200) == after(100) == pytest.approx(0.8 * 0.5 * 0.9 + 0.02)
+    assert after(20) == pytest.approx(0.8 * 0.5 + 0.02)
+    assert after(0) == pytest.approx(0.8 + 0.02)

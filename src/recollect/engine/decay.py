@@ -10,10 +10,15 @@ _STALE = timedelta(days=30)
 _A_DAY = timedelta(days=1)
 
 
+def idle(touched_at: datetime, last_accessed_at: datetime | None, now: datetime) -> timedelta:
+    """How long nobody has touched or recalled a memory."""
+    return max(now - max(touched_at, last_accessed_at or touched_at), timedelta())
+
+
 def decayed(
     base: float,
     *,
-    created_at: datetime,
+    touched_at: datetime,
     last_accessed_at: datetime | None,
     accesses: int,
     now: datetime,
@@ -21,12 +26,13 @@ def decayed(
     """Importance today, from what it was given and how it was used since.
 
     It falls by a twentieth a day without use, to half at most; rises a tenth in the week after it
-    was recalled and falls a tenth when that was over a month ago; and every use adds a little.
+    was recalled and falls a tenth when nothing was done with it for over a month; and every use
+    adds a little.
     """
-    idle = max(now - (last_accessed_at or created_at), timedelta())
-    worn = base * (1 - min(_WEAR_A_DAY * (idle / _A_DAY), _MOST_WEAR))
-    if last_accessed_at and idle <= _FRESH:
+    unused = idle(touched_at, last_accessed_at, now)
+    worn = base * (1 - min(_WEAR_A_DAY * (unused / _A_DAY), _MOST_WEAR))
+    if last_accessed_at and now - last_accessed_at <= _FRESH:
         worn *= 1.1
-    elif idle > _STALE:
+    elif unused > _STALE:
         worn *= 0.9
     return min(max(worn + 0.02 * log2(1 + accesses), 0.0), 1.0)

@@ -5,15 +5,19 @@ from collections.abc import Sequence
 from recollect.domain import Caller, Memory, MemoryId, Ref, Right
 from recollect.engine import spaces
 from recollect.engine.core import Engine
+from recollect.engine.link import settle
 from recollect.engine.save import audited, indexed_text
 from recollect.engine.words import terms
 from recollect.errors import NotFound
-from recollect.store import idempotency, jobs, memories, words
+from recollect.store import idempotency, jobs, links, memories, words
 from recollect.store.pool import Db
 
 
 async def forget(engine: Engine, caller: Caller, ref: Ref, *, reason: str | None = None) -> Memory:
-    """Hide a memory from every list, search and prompt; its row stays. Returns what it was."""
+    """Hide a memory from every list, search and prompt; its row stays. Returns what it was.
+
+    What it alone had replaced is current again.
+    """
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         return await forget_within(engine, db, caller, ref, reason=reason)
@@ -39,11 +43,12 @@ async def forget_within(
         reason=reason,
         is_private=memory.is_restricted,
     )
+    await _settle_replaced(engine, db, caller, memory)
     return memory
 
 
 async def restore(engine: Engine, caller: Caller, ref: Ref) -> Memory:
-    """Bring a hidden memory back, as it was."""
+    """Bring a hidden memory back, as it was; what it replaces is replaced again."""
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
         memory_id = await memories.lock(db, caller, ref)
@@ -66,7 +71,12 @@ async def restore(engine: Engine, caller: Caller, ref: Ref) -> Memory:
             subject=memory.subject,
             is_private=memory.is_restricted,
         )
+        await _settle_replaced(engine, db, caller, memory)
     return memory
+
+
+async def _settle_replaced(engine: Engine, db: Db, caller: Caller, memory: Memory) -> None:
+    await settle(engine, db, caller, await links.replaced(db, caller.workspace_id, [memory.id]))
 
 
 async def remove(engine: Engine, caller: Caller, ref: Ref) -> None:
@@ -82,6 +92,8 @@ async def remove(engine: Engine, caller: Caller, ref: Ref) -> None:
 async def remove_rows(engine: Engine, db: Db, caller: Caller, ids: Sequence[MemoryId]) -> None:
     """Delete memories whose rows the transaction holds, each with its line in the audit."""
     traces = await memories.traces(db, caller.workspace_id, ids)
+    replaced = await links.replaced(db, caller.workspace_id, ids)
+    await links.inherit(db, caller.workspace_id, ids)
     await words.remove(db, caller.workspace_id, ids)
     await memories.remove(db, caller.workspace_id, ids)
     gone = [(trace.id, trace.code) for trace in traces]
@@ -96,3 +108,4 @@ async def remove_rows(engine: Engine, db: Db, caller: Caller, ids: Sequence[Memo
             subject=trace.subject,
             is_private=trace.is_restricted,
         )
+    await settle(engine, db, caller, replaced)

@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from recollect.domain import Association, Caller, Filter, Memory, MemoryId, Ref, Relation, Right
+from recollect.domain import (
+    HISTORY,
+    Association,
+    Caller,
+    Filter,
+    Memory,
+    MemoryId,
+    Ref,
+    Relation,
+    Right,
+)
 from recollect.engine.core import Engine
 from recollect.engine.spaces import Embedded
 from recollect.errors import Invalid, NotFound
@@ -76,6 +86,9 @@ async def link(engine: Engine, caller: Caller, source: Ref, wish: Link) -> Assoc
         end = await _existing(engine, db, caller, wish.target)
         if start.id == end.id:
             raise Invalid("A memory cannot be linked to itself.", field="target_id")
+        if wish.relation is Relation.UPDATES:
+            await links.hold(db, caller.workspace_id, [start.id, end.id])
+            await links.turn_round(db, caller.workspace_id, start.id, [end.id])
         if not await _put(engine, db, caller, start.id, end.id, wish, is_authored=True):
             raise NotFound("memory")  # deleted since it was looked up
         await _note(engine, db, caller, "memory.linked", start, end, wish.relation)
@@ -89,15 +102,15 @@ async def link(engine: Engine, caller: Caller, source: Ref, wish: Link) -> Assoc
 async def unlink(
     engine: Engine, caller: Caller, source: Ref, target: Ref, relation: Relation
 ) -> None:
-    """Remove a link; if it had ended the target's validity, the target is current again."""
+    """Remove a link; what nothing else replaces is current again."""
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
         start = await _existing(engine, db, caller, source)
         end = await _existing(engine, db, caller, target)
         if not await links.remove(db, caller.workspace_id, start.id, end.id, relation):
             raise NotFound("association")
-        if relation is Relation.UPDATES and end.superseded_by == start.id:
-            await memories.reopen(db, caller.workspace_id, end.id, engine.now())
+        if relation is Relation.UPDATES:
+            await links.settle(db, caller.workspace_id, [end.id], engine.now())
         await _note(engine, db, caller, "memory.unlinked", start, end, relation)
 
 
@@ -106,9 +119,23 @@ async def reopen(engine: Engine, caller: Caller, ref: Ref) -> Memory:
     caller.require(Right.READ)  # the answer shows it
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
+        await memories.lock(db, caller, ref)
         memory = await _existing(engine, db, caller, ref)
-        if not await memories.reopen(db, caller.workspace_id, memory.id, engine.now()):
+        if memory.superseded_by is None:
             raise Invalid("This memory was not replaced by another.")
+        await links.take_back(db, caller.workspace_id, memory.id)
+        await settle(engine, db, caller, [memory.id])
+        return await _existing(engine, db, caller, Ref(id=memory.id))
+
+
+async def settle(engine: Engine, db: Db, caller: Caller, ids: Sequence[MemoryId]) -> None:
+    """Close or open these statements, as what replaces them has come or gone."""
+    if not ids:
+        return
+    opened = await links.settle(db, caller.workspace_id, ids, engine.now())
+    # Of what the caller does not see, the audit would tell them.
+    seen = await memories.find_all(db, caller, opened, engine.now(), HISTORY) if opened else {}
+    for memory in seen.values():
         await engine.note(
             db,
             caller,
@@ -116,7 +143,6 @@ async def reopen(engine: Engine, caller: Caller, ref: Ref) -> Memory:
             {"memory": memory.code},
             is_private=memory.is_restricted,
         )
-        return await _existing(engine, db, caller, Ref(id=memory.id))
 
 
 async def _put(
@@ -142,7 +168,7 @@ async def _put(
         return None
     # Likeness never ends a fact; somebody's word does.
     if is_authored and wish.relation is Relation.UPDATES:
-        await memories.close(db, caller.workspace_id, target_id, by=source_id, now=engine.now())
+        await settle(engine, db, caller, [source_id, target_id])
     return association
 
 

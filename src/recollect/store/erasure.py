@@ -14,6 +14,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from recollect.domain import AgentId, OrgId, ProjectId, UserId, WorkspaceId
+from recollect.store.links import CLOSED_BY, INHERIT
 from recollect.store.pool import Db
 
 
@@ -325,18 +326,28 @@ _ERASE_MEMORIES = """
     DELETE FROM memory
     WHERE workspace_id = %(workspace_id)s AND id = ANY(%(memory_ids)s)
 """
+# What it had replaced is as if it had never been said: replaced by another, or current.
+_REPLACED = f"""
+    UPDATE memory
+    SET superseded_by = said.by, valid_until = said.at
+    FROM (
+        SELECT t.id, first.source_id AS by, first.created_at AS at
+        FROM memory t
+        LEFT JOIN LATERAL ({CLOSED_BY}) AS first ON true
+        WHERE t.workspace_id = %(workspace_id)s AND t.superseded_by = ANY(%(memory_ids)s)
+    ) AS said
+    WHERE memory.workspace_id = %(workspace_id)s AND memory.id = said.id
+"""
 # What others keep, and that pointed at what is gone.
 _LET_GO = """
     UPDATE memory
-    SET superseded_by = CASE WHEN superseded_by = ANY(%(memory_ids)s) THEN NULL
-            ELSE superseded_by END,
-        thread_id = CASE WHEN thread_id = ANY(%(thread_ids)s) THEN NULL ELSE thread_id END,
+    SET thread_id = CASE WHEN thread_id = ANY(%(thread_ids)s) THEN NULL ELSE thread_id END,
         project_id = CASE WHEN project_id = %(project_id)s THEN NULL ELSE project_id END,
         agent_id = CASE WHEN agent_id = %(agent_id)s THEN NULL ELSE agent_id END,
         user_id = CASE WHEN user_id = %(user_id)s THEN %(heir_id)s ELSE user_id END
     WHERE workspace_id = %(workspace_id)s
-        AND (superseded_by = ANY(%(memory_ids)s) OR thread_id = ANY(%(thread_ids)s)
-             OR project_id = %(project_id)s OR agent_id = %(agent_id)s OR user_id = %(user_id)s)
+        AND (thread_id = ANY(%(thread_ids)s) OR project_id = %(project_id)s
+             OR agent_id = %(agent_id)s OR user_id = %(user_id)s)
 """
 _CHUNK_WORDS = """
     DELETE FROM chunk_word w
@@ -448,6 +459,7 @@ STEPS: Sequence[tuple[str, LiteralString]] = (
     ("idempotency", _OWN_ANSWERS),
     ("idempotency", _ANSWERS),
     ("memory_source", _SOURCES),
+    ("association passed on", INHERIT),
     ("association", _ASSOCIATIONS),
     ("memory_vector", _VECTORS),
     ("memory_word", _WORDS),
@@ -462,6 +474,7 @@ STEPS: Sequence[tuple[str, LiteralString]] = (
     ("segment", _SEGMENTS),
     ("memory_text", _TEXTS),
     ("memory", _ERASE_MEMORIES),
+    ("memory replaced", _REPLACED),
     ("memory let go", _LET_GO),
     ("chunk_word", _CHUNK_WORDS),
     ("chunk_vector", _CHUNK_VECTORS),

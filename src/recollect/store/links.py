@@ -22,6 +22,7 @@ from recollect.store.arrays import IdArray
 from recollect.store.memories import COLUMNS, FOUND, MATCHES, matching, memory_from_row
 from recollect.store.pool import Db, Numbered
 from recollect.store.visible import IN_SIGHT, VISIBLE, in_sight_of, visible_to
+from recollect.store.wear import SAID_AGAIN, WORN_OUT
 
 # A link somebody made is never weakened to one made by likeness. Both ends are held: a foreign key
 # would wait for whoever is deleting one of them, and fail the save then.
@@ -84,6 +85,207 @@ async def remove(
         "relation": relation,
     }
     return (await db.execute(_REMOVE, values)).rowcount > 0
+
+
+# Replacing: what closes a statement is the first `updates` that somebody made and whose own memory
+# stands, so what is closed can always be told from the links, whatever was done in which order. One
+# that was forgotten stands no more, and one said again since has its links there. What is merely
+# worn out was no less true.
+_STANDS = f"(n.deleted_at IS NULL OR n.delete_reason = '{WORN_OUT}')"
+_REPLACES = "a.relation = 'updates' AND a.is_authored"
+# Behind one that does not stand, whoever replaced that: who forgets the second of three statements
+# does not mean the first to be true again.
+CLOSED_BY = f"""
+    SELECT above.source_id, above.created_at
+    FROM (
+        WITH RECURSIVE above AS (
+            SELECT a.source_id, a.created_at
+            FROM association a
+            WHERE a.workspace_id = %(workspace_id)s AND a.target_id = t.id AND {_REPLACES}
+            UNION
+            SELECT a.source_id, a.created_at
+            FROM above
+            JOIN memory n ON n.workspace_id = %(workspace_id)s AND n.id = above.source_id
+            JOIN association a
+                ON a.workspace_id = %(workspace_id)s AND a.target_id = n.id AND {_REPLACES}
+            WHERE {_STANDS} IS NOT TRUE
+        )
+        SELECT above.source_id, above.created_at FROM above
+    ) AS above
+    JOIN memory n ON n.workspace_id = %(workspace_id)s AND n.id = above.source_id
+    WHERE {_STANDS} AND n.id <> t.id
+    ORDER BY above.created_at, above.source_id
+    LIMIT 1
+"""
+_HOLD = """
+    SELECT id FROM memory
+    WHERE workspace_id = %(workspace_id)s AND id = ANY(%(ids)s)
+    ORDER BY id
+    FOR NO KEY UPDATE
+"""
+_SETTLE = f"""
+    UPDATE memory
+    SET superseded_by = said.by, valid_until = said.at, updated_at = %(now)s, version = version + 1
+    FROM (
+        SELECT t.id, first.source_id AS by, first.created_at AS at
+        FROM memory t
+        LEFT JOIN LATERAL ({CLOSED_BY}) AS first ON true
+        WHERE t.workspace_id = %(workspace_id)s AND t.id = ANY(%(ids)s)
+    ) AS said
+    WHERE memory.workspace_id = %(workspace_id)s AND memory.id = said.id
+        AND superseded_by IS DISTINCT FROM said.by
+        AND (superseded_by IS NOT NULL OR valid_until IS NULL OR valid_until > %(now)s)
+    RETURNING memory.id, superseded_by
+"""
+
+
+async def hold(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> None:
+    """Let nobody else replace these or be replaced by them until the transaction ends."""
+    await db.execute(_HOLD, {"workspace_id": workspace_id, "ids": list(ids)})
+
+
+async def settle(
+    db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime
+) -> list[MemoryId]:
+    """Close these statements if another replaces them, open them if none does; which were opened.
+
+    Hidden ones too: they come back as they would be now.
+    """
+    await hold(db, workspace_id, ids)  # so that every link made before is seen
+    values = {"workspace_id": workspace_id, "ids": list(ids), "now": now}
+    settled = await (await db.execute(_SETTLE, values)).fetchall()
+    return [MemoryId(memory_id) for memory_id, replaced_by in settled if replaced_by is None]
+
+
+_REPLACED = f"""
+    WITH RECURSIVE below AS (
+        SELECT a.target_id AS id
+        FROM association a
+        WHERE a.workspace_id = %(workspace_id)s AND a.source_id = ANY(%(ids)s) AND {_REPLACES}
+        UNION
+        SELECT a.target_id
+        FROM below
+        JOIN memory n ON n.workspace_id = %(workspace_id)s AND n.id = below.id
+        JOIN association a
+            ON a.workspace_id = %(workspace_id)s AND a.source_id = n.id AND {_REPLACES}
+        WHERE {_STANDS} IS NOT TRUE
+    )
+    SELECT id FROM below WHERE id <> ALL(%(ids)s)
+"""
+
+
+async def replaced(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> list[MemoryId]:
+    """What these replace, directly or behind others that do not stand."""
+    values = {"workspace_id": workspace_id, "ids": list(ids)}
+    return [MemoryId(row[0]) for row in await (await db.execute(_REPLACED, values)).fetchall()]
+
+
+# What was taken back still links the two, as likeness would.
+_TAKE_BACK = f"""
+    UPDATE association a SET is_authored = false
+    WHERE a.workspace_id = %(workspace_id)s AND a.target_id = %(id)s AND {_REPLACES}
+"""
+_TURN_ROUND = f"""
+    WITH RECURSIVE below AS (
+        SELECT unnest(%(ids)s::uuid[]) AS id
+        UNION
+        SELECT a.target_id
+        FROM below
+        JOIN association a
+            ON a.workspace_id = %(workspace_id)s AND a.source_id = below.id AND {_REPLACES}
+    )
+    UPDATE association a SET is_authored = false
+    FROM below
+    WHERE a.workspace_id = %(workspace_id)s AND a.source_id = below.id AND a.target_id = %(id)s
+        AND {_REPLACES}
+"""
+
+
+async def take_back(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> None:
+    """Let nothing replace this statement any more."""
+    await db.execute(_TAKE_BACK, {"workspace_id": workspace_id, "id": memory_id})
+
+
+async def turn_round(
+    db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, ids: Sequence[MemoryId]
+) -> None:
+    """Let these, and what they have replaced, no longer replace a statement that replaces them.
+
+    In a ring nothing would be current.
+    """
+    values = {"workspace_id": workspace_id, "id": memory_id, "ids": list(ids)}
+    await db.execute(_TURN_ROUND, values)
+
+
+# What replaced the older one would have closed it, unless it does not stand: that is no word about
+# what was said again.
+_HAND_ON = """
+    INSERT INTO association AS known (
+        workspace_id, id, source_id, target_id, relation, weight, is_authored, created_at
+    )
+    SELECT a.workspace_id, gen_random_uuid(),
+        CASE a.source_id WHEN %(id)s THEN %(newer_id)s ELSE a.source_id END,
+        CASE a.target_id WHEN %(id)s THEN %(newer_id)s ELSE a.target_id END,
+        a.relation, a.weight, true, a.created_at
+    FROM association a
+    JOIN memory other ON other.workspace_id = a.workspace_id
+        AND other.id = CASE a.source_id WHEN %(id)s THEN a.target_id ELSE a.source_id END
+    WHERE a.workspace_id = %(workspace_id)s AND a.is_authored
+        AND (a.source_id = %(id)s OR (a.target_id = %(id)s AND a.relation <> 'updates'))
+        AND other.id <> %(newer_id)s
+    FOR KEY SHARE OF other
+    ON CONFLICT (workspace_id, source_id, target_id, relation) DO UPDATE
+    SET weight = EXCLUDED.weight, is_authored = true, created_at = EXCLUDED.created_at
+    WHERE NOT known.is_authored
+"""
+
+
+async def hand_on(
+    db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, newer_id: MemoryId
+) -> None:
+    """Link the newer memory as somebody has linked the older one, which keeps its links."""
+    values = {"workspace_id": workspace_id, "id": memory_id, "newer_id": newer_id}
+    await db.execute(_HAND_ON, values)
+
+
+# For memories that are about to be deleted, and their links with them.
+INHERIT = f"""
+    INSERT INTO association AS known (
+        workspace_id, id, source_id, target_id, relation, weight, is_authored, created_at
+    )
+    WITH RECURSIVE through AS (
+        SELECT a.source_id, a.target_id, a.weight, a.created_at
+        FROM association a
+        WHERE a.workspace_id = %(workspace_id)s AND a.source_id = ANY(%(memory_ids)s)
+            AND {_REPLACES}
+        UNION
+        SELECT a.source_id, through.target_id, a.weight, a.created_at
+        FROM through
+        JOIN association a
+            ON a.workspace_id = %(workspace_id)s AND a.target_id = through.source_id
+            AND {_REPLACES}
+        WHERE through.source_id = ANY(%(memory_ids)s)
+    )
+    SELECT source.workspace_id, gen_random_uuid(), source.id, target.id, 'updates', heir.weight,
+        true, heir.created_at
+    FROM (
+        SELECT DISTINCT ON (source_id, target_id) * FROM through
+        WHERE source_id <> ALL(%(memory_ids)s) AND target_id <> ALL(%(memory_ids)s)
+            AND source_id <> target_id
+        ORDER BY source_id, target_id, created_at
+    ) AS heir
+    JOIN memory source ON source.workspace_id = %(workspace_id)s AND source.id = heir.source_id
+    JOIN memory target ON target.workspace_id = %(workspace_id)s AND target.id = heir.target_id
+    FOR KEY SHARE OF source, target
+    ON CONFLICT (workspace_id, source_id, target_id, relation) DO UPDATE
+    SET weight = EXCLUDED.weight, is_authored = true, created_at = EXCLUDED.created_at
+    WHERE NOT known.is_authored
+"""
+
+
+async def inherit(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> None:
+    """Have whatever replaces these memories replace what they have replaced: they go for good."""
+    await db.execute(INHERIT, {"workspace_id": workspace_id, "memory_ids": list(ids)})
 
 
 _AMONG = """
@@ -219,7 +421,9 @@ async def follow(
     return await _FOLLOW.run(db, values, class_row(Step))
 
 
-# What rests on a statement that has been replaced since may not hold any more.
+# What rests on a statement that has been replaced or forgotten since may not hold any more. That
+# nobody asked for it, or that it was said again, is no doubt.
+_BY_TIME = f"(m.delete_reason IN ('{WORN_OUT}', '{SAID_AGAIN}'))"
 _RESTING = f"""
     SELECT a.source_id
     FROM association a
@@ -228,7 +432,9 @@ _RESTING = f"""
         AND EXISTS (
             SELECT FROM memory m
             WHERE m.workspace_id = %(workspace_id)s AND m.id = a.target_id
-                AND (m.valid_until <= %(now)s OR m.deleted_at IS NOT NULL) AND {IN_SIGHT}
+                AND (m.valid_until <= %(now)s
+                     OR (m.deleted_at IS NOT NULL AND {_BY_TIME} IS NOT TRUE))
+                AND {IN_SIGHT}
         )
 """
 

@@ -364,33 +364,6 @@ async def touch(
     await pool.count(workspace_id, statement)
 
 
-_CLOSE = """
-    UPDATE memory
-    SET valid_until = %(now)s, superseded_by = %(by)s, updated_at = %(now)s, version = version + 1
-    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND deleted_at IS NULL
-        AND (valid_until IS NULL OR valid_until > %(now)s)
-"""
-_REOPEN = """
-    UPDATE memory
-    SET valid_until = NULL, superseded_by = NULL, updated_at = %(now)s, version = version + 1
-    WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND superseded_by IS NOT NULL
-"""
-
-
-async def close(
-    db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, *, by: MemoryId, now: datetime
-) -> bool:
-    """End a statement's validity because another replaces it; False when it had ended before."""
-    values = {"workspace_id": workspace_id, "id": memory_id, "by": by, "now": now}
-    return (await db.execute(_CLOSE, values)).rowcount > 0
-
-
-async def reopen(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, now: datetime) -> bool:
-    """Make a replaced statement current again; False when it was not replaced."""
-    values = {"workspace_id": workspace_id, "id": memory_id, "now": now}
-    return (await db.execute(_REOPEN, values)).rowcount > 0
-
-
 _ORDERS = """
     CASE %(order)s
         WHEN 'importance' THEN m.importance

@@ -1,0 +1,302 @@
+"""What replaces what, and what is true again when that is taken back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from recollect.domain import Caller, MemoryId, Ref, Relation, Scope, View
+from recollect.engine.audit import ListEvents, list_events
+from recollect.engine.change import get
+from recollect.engine.core import Engine
+from recollect.engine.erase import erase
+from recollect.engine.erase_targets import Kind, Target
+from recollect.engine.forget import forget, remove, restore
+from recollect.engine.link import Link, link, reopen, unlink
+from recollect.engine.save import Save, save
+from recollect.engine.search import Mode, Search, search
+from recollect.engine.spaces import no_beat
+from recollect.engine.wear import wear_down
+from recollect.store import links, memories
+from tests.support.alumia import colleague
+from tests.support.clock import Clock
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+Letting = Callable[[Engine, Caller, Ref], Awaitable[object]]
+
+A_DAY = timedelta(days=1)
+
+
+async def say(engine: Engine, caller: Caller, text: str, **options: object) -> Ref:
+    saved = await save(engine, caller, Save(text, **options))  # pyright: ignore[reportArgumentType]
+    return Ref(id=saved.memory.id)
+
+
+async def replace(
+    engine: Engine, caller: Caller, clock: Clock, old: Ref, text: str, **options: object
+) -> Ref:
+    """Say a day later what replaces a statement."""
+    clock.advance(A_DAY)
+    return await say(engine, caller, text, links=[Link(old, Relation.UPDATES)], **options)
+
+
+async def current(engine: Engine, caller: Caller, view: View | None = None) -> list[str]:
+    ask = Search(mode=Mode.RECENT, limit=50, view=view or View(), counts_as_access=False)
+    found = await search(engine, caller, ask)
+    return sorted(finding.memory.content for finding in found.findings)
+
+
+@pytest.mark.parametrize("let_go", [forget, remove])
+async def test_what_a_correction_had_replaced_is_current_again_when_it_goes(
+    engine: Engine, caller: Caller, clock: Clock, let_go: Letting
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+
+    await let_go(engine, caller, berlin)
+
+    assert await current(engine, caller) == ["Ana lives in Paris"]
+    again = await get(engine, caller, paris)
+    assert (again.valid_until, again.superseded_by) == (None, None)
+
+
+async def test_a_correction_that_is_brought_back_replaces_again_from_when_it_did(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+    before = await get(engine, caller, paris)
+    clock.advance(A_DAY)
+    await forget(engine, caller, berlin)
+    clock.advance(A_DAY)
+
+    await restore(engine, caller, berlin)
+
+    assert await current(engine, caller) == ["Ana lives in Berlin"]
+    after = await get(engine, caller, paris)
+    assert (after.valid_until, after.superseded_by) == (before.valid_until, berlin.id)
+    then = View(as_of=clock.at - 3 * A_DAY)
+    assert await current(engine, caller, then) == ["Ana lives in Paris"]
+
+
+@pytest.mark.parametrize("let_go", [forget, remove])
+async def test_what_two_statements_replace_stays_replaced_when_one_of_them_goes(
+    engine: Engine, caller: Caller, clock: Clock, let_go: Letting
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+    rome = await replace(engine, caller, clock, paris, "Ana lives in Rome")
+
+    await let_go(engine, caller, berlin)
+
+    assert await current(engine, caller) == ["Ana lives in Rome"]
+    old = await get(engine, caller, paris)
+    assert (old.valid_until, old.superseded_by) == (clock.at, rome.id)
+
+
+@pytest.mark.parametrize("let_go", [forget, remove])
+async def test_who_lets_go_of_the_second_of_three_statements_does_not_mean_the_first(
+    engine: Engine, caller: Caller, clock: Clock, let_go: Letting
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+    rome = await replace(engine, caller, clock, berlin, "Ana lives in Rome")
+
+    await let_go(engine, caller, berlin)
+    without_the_second = await current(engine, caller)
+    await let_go(engine, caller, rome)
+
+    assert without_the_second == ["Ana lives in Rome"]
+    assert await current(engine, caller) == ["Ana lives in Paris"]
+
+
+async def test_who_gave_back_the_first_of_three_finds_it_replaced_by_the_second_again(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+    rome = await replace(engine, caller, clock, berlin, "Ana lives in Rome")
+    await forget(engine, caller, berlin)
+    await forget(engine, caller, rome)
+
+    await restore(engine, caller, berlin)
+
+    assert await current(engine, caller) == ["Ana lives in Berlin"]
+    assert (await get(engine, caller, paris)).superseded_by == berlin.id
+
+
+async def test_a_replacement_made_the_wrong_way_round_can_be_put_right(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    new = await say(engine, caller, "Ana lives in Berlin")
+    old = await say(engine, caller, "Ana lives in Paris")
+    await link(engine, caller, old, Link(new, Relation.UPDATES))
+    clock.advance(A_DAY)
+
+    await link(engine, caller, new, Link(old, Relation.UPDATES))
+
+    assert await current(engine, caller) == ["Ana lives in Berlin"]
+    await forget(engine, caller, new)
+    assert await current(engine, caller) == ["Ana lives in Paris"]
+
+
+async def test_of_statements_that_replace_each_other_in_a_ring_the_last_word_holds(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    first, second, third = [await say(engine, caller, name) for name in ("one", "two", "three")]
+    await link(engine, caller, first, Link(second, Relation.UPDATES))
+    clock.advance(A_DAY)
+    await link(engine, caller, second, Link(third, Relation.UPDATES))
+    clock.advance(A_DAY)
+
+    await link(engine, caller, third, Link(first, Relation.UPDATES))
+
+    assert await current(engine, caller) == ["three"]
+
+
+async def test_of_two_who_say_the_opposite_at_once_one_is_right(
+    engine: Engine, caller: Caller
+) -> None:
+    paris, berlin = await say(engine, caller, "Paris"), await say(engine, caller, "Berlin")
+
+    async def both_wait() -> bool:
+        async with engine.pool.everywhere() as db:
+            found = await db.execute(
+                "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+                " WHERE NOT l.granted AND a.datname = current_database()"
+            )
+        return found.rowcount >= 2
+
+    async with engine.writing(caller) as db:
+        for each in (paris, berlin):
+            assert await memories.lock(db, caller, each)
+        linking = [
+            asyncio.create_task(link(engine, caller, one, Link(other, Relation.UPDATES)))
+            for one, other in ((paris, berlin), (berlin, paris))
+        ]
+        await until(both_wait)
+    await asyncio.gather(*linking)
+
+    assert await current(engine, caller) in (["Paris"], ["Berlin"])
+
+
+async def test_a_correction_that_is_merely_worn_out_does_not_make_the_old_statement_true(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(
+        engine, caller, clock, paris, "Ana lives in Berlin", lifecycle="decaying", importance=0.05
+    )
+    clock.advance(timedelta(days=100))
+
+    await wear_down(engine, caller.workspace_id, no_beat)
+
+    assert await current(engine, caller) == []
+    assert (await get(engine, caller, paris)).superseded_by == berlin.id
+
+
+async def test_a_correction_said_again_replaces_what_the_first_one_did_and_gives_it_back(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris", lifecycle="decaying")
+    await replace(engine, caller, clock, paris, "Ana lives in Berlin", lifecycle="decaying")
+    since = clock.at
+    clock.advance(A_DAY)
+    again = await say(engine, caller, "Ana lives in Berlin", lifecycle="decaying")
+
+    await wear_down(engine, caller.workspace_id, no_beat)
+
+    assert await current(engine, caller) == ["Ana lives in Berlin"]
+    old = await get(engine, caller, paris)
+    assert (old.valid_until, old.superseded_by) == (since, again.id)
+    await forget(engine, caller, again)
+    assert await current(engine, caller) == ["Ana lives in Paris"]
+
+
+async def test_what_somebody_held_true_again_is_not_replaced_because_the_newer_comes_back(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana works in Berlin")
+    await reopen(engine, caller, paris)
+    await forget(engine, caller, berlin)
+
+    await restore(engine, caller, berlin)
+
+    assert await current(engine, caller) == ["Ana lives in Paris", "Ana works in Berlin"]
+    async with engine.reading(caller) as db:
+        kept = await links.touching(db, caller.workspace_id, [MemoryId(berlin.id)], 10)  # pyright: ignore[reportArgumentType]
+    assert [(each.relation, each.is_authored) for each in kept] == [(Relation.UPDATES, False)]
+    clock.advance(A_DAY)
+    await link(engine, caller, berlin, Link(paris, Relation.UPDATES))
+    assert (await get(engine, caller, paris)).valid_until == clock.at
+
+
+async def test_unlinking_one_of_two_replacements_leaves_the_other(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+    rome = await replace(engine, caller, clock, paris, "Ana lives in Rome")
+
+    await unlink(engine, caller, berlin, paris, Relation.UPDATES)
+
+    assert (await get(engine, caller, paris)).superseded_by == rome.id
+
+
+async def test_the_history_says_that_a_statement_is_held_true_again(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+
+    await forget(engine, caller, berlin)
+
+    codes = {(await get(engine, caller, paris)).code}
+    found, _ = await list_events(engine, caller, ListEvents(limit=10, action="memory.reopened"))
+    assert {event.details["memory"] for event in found} == codes
+
+
+async def test_who_forgets_a_correction_is_not_told_of_a_statement_that_is_not_theirs_to_see(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    stranger = await colleague(engine, caller)
+    paris = await say(engine, caller, "Ana lives in Paris", scope=Scope.GLOBAL)
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+
+    await forget(engine, stranger, berlin)
+
+    assert await current(engine, caller) == ["Ana lives in Paris"]
+    told, _ = await list_events(engine, stranger, ListEvents(limit=10, action="memory.reopened"))
+    assert told == []
+
+
+async def test_erasing_who_is_behind_a_correction_makes_the_old_statement_current_again(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    await replace(engine, caller, clock, paris, "Ana lives in Berlin", subject="somebody")
+    target = Target(Kind.SUBJECT, caller.org_id, [caller.workspace_id], text="somebody")
+
+    await erase(engine, target, by="test")
+
+    assert await current(engine, caller) == ["Ana lives in Paris"]
+    again = await get(engine, caller, paris)
+    assert (again.valid_until, again.superseded_by) == (None, None)
+
+
+async def test_erasing_the_second_of_three_statements_leaves_the_first_replaced(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin", subject="somebody")
+    rome = await replace(engine, caller, clock, berlin, "Ana lives in Rome")
+    target = Target(Kind.SUBJECT, caller.org_id, [caller.workspace_id], text="somebody")
+
+    await erase(engine, target, by="test")
+
+    old = await get(engine, caller, paris)
+    assert (old.valid_until, old.superseded_by) == (clock.at, rome.id)
