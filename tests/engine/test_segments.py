@@ -1,7 +1,7 @@
 """Memories made of messages, by the segmenter and by hand."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -54,6 +54,8 @@ from recollect.engine.segments import (
 from recollect.errors import Denied, Invalid, NotFound, Unavailable
 from recollect.models.chat import Route
 from recollect.models.chats import Chats
+from recollect.models.embed import Purpose, Vector
+from recollect.models.registry import Embedders
 from recollect.store import memories, messages
 from recollect.store import texts as past
 from tests.support.chats import ScriptedChat, new_chat, say, spoken
@@ -400,6 +402,66 @@ async def test_a_stretch_that_ever_more_is_said_in_is_divided_and_never_grows_wi
 
     found = await closed(engine, caller, chat, clock)
     assert [text for said in found for text in said] == [texts[0], *between, *texts[1:]]
+    assert max(len(said) for said in found) < 2 * RULES.most_messages
+
+
+class Interrupted(OneTopic):
+    """While it hears of a text for the first time, something else happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: dict[str, Callable[[], Awaitable[object]]] = {}
+
+    async def embed(
+        self, texts: Sequence[str], purpose: Purpose, *, deadline: timedelta | None = None
+    ) -> list[Vector]:
+        for text in texts:
+            if act := self.meanwhile.pop(text, None):
+                await act()
+        return await super().embed(texts, purpose, deadline=deadline)
+
+
+async def test_what_comes_on_either_side_of_a_late_message_just_being_cut_is_no_segment_with_it_inside(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    embedder = Interrupted()
+    engine = replace(engine, embedders=Embedders(embedder))
+    texts = statements(6)
+    await say(engine, caller, chat, *texts, at=clock.at)
+    await work(engine, caller)
+    start = clock.at
+
+    async def meanwhile() -> None:
+        for text, minutes in (("First", 25), ("Last", 10)):
+            await say(engine, caller, chat, text, at=start - timedelta(minutes=minutes))
+
+    embedder.meanwhile["Middle"] = meanwhile
+    await say(engine, caller, chat, "Middle", at=start - timedelta(minutes=20))
+
+    found = await closed(engine, caller, chat, clock)
+    assert found == [["First", "Middle"], ["Last"], texts]
+
+
+async def test_workers_and_senders_at_once_leave_each_late_message_in_one_segment(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> None:
+    texts = statements(6)
+    await say(engine, caller, chat, *texts, at=clock.at)
+    await work(engine, caller)
+    # Every fifth minute of a day, sent crosswise by four.
+    day = clock.at - timedelta(days=2)
+    history = spoken([f"Old {number:03}" for number in range(96)], day, timedelta(minutes=5))
+
+    async def send(number: int) -> None:
+        for each in history[number::4]:
+            await append(engine, caller, Ref(id=chat.id), [each])
+
+    await asyncio.gather(
+        *(send(number) for number in range(4)), *(work(engine, caller) for _ in range(4))
+    )
+
+    found = await closed(engine, caller, chat, clock)
+    assert [text for said in found for text in said] == [each.content for each in history] + texts
     assert max(len(said) for said in found) < 2 * RULES.most_messages
 
 

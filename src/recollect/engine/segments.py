@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import groupby
 from uuid import UUID
 
 from recollect.domain import (
@@ -52,7 +53,7 @@ from recollect.store import files, jobs, memories, messages, segments, texts, ve
 from recollect.store.jobs import NewJob
 from recollect.store.messages import Held, Located
 from recollect.store.pool import Db, together
-from recollect.store.segments import Due, Segment, Stretch
+from recollect.store.segments import Due, Linked, Segment, Stretch
 from recollect.tasks import both
 
 _ACTOR = "segmenter"
@@ -457,15 +458,27 @@ async def _part(
         origin = await segments.first_heard(db, caller.workspace_id, stretch.memory_id)
         if origin is None:
             return True
+        reach = 2 * rules.most_messages
         around = await segments.around(
-            db, caller.workspace_id, stretch, origin, reach=2 * rules.most_messages
+            db, caller.workspace_id, stretch.thread_id, origin, reach=reach
         )
-    if origin not in around:
+    own = _unbroken(around, stretch, origin)
+    if not own:
         return False
-    first, last = core(around, origin, rules)
+    first, last = core(own, origin, rules)
     return await _cut_between(
         engine, caller, stretch, rules, beat, before=first
     ) and await _cut_between(engine, caller, stretch, rules, beat, beyond=last)
+
+
+def _unbroken(around: Sequence[Linked], stretch: Stretch, origin: Place) -> list[Place]:
+    """Where those of a stretch stand between which and the origin no other stretch lies."""
+    ours = {None, stretch.memory_id}
+    for _, group in groupby(around, lambda each: each.memory_id in ours):
+        places = [each.place for each in group if each.memory_id == stretch.memory_id]
+        if origin in places:
+            return places
+    return []
 
 
 async def _cut_between(
@@ -483,6 +496,9 @@ async def _cut_between(
             said = await messages.of_stretch(
                 db, caller, stretch, beyond=beyond, before=before, limit=_ahead(rules)
             )
+            said = await _until_others(db, caller, stretch, said)
+        if not said:
+            return True
         is_all = len(said) < _ahead(rules)
         for cut in await _cuts(engine, caller.workspace_id, said, rules):
             strays, said = said[: cut.length], said[cut.length :]
@@ -490,8 +506,25 @@ async def _cut_between(
                 return False
             beyond = strays[-1].place
             await beat()
-        if is_all:
-            return not said or await _cut_off_rest(engine, caller, stretch, said, rules)
+        # Of a full page the rest is looked at again, with what comes after it.
+        if is_all and said:
+            if not await _cut_off_rest(engine, caller, stretch, said, rules):
+                return False
+            beyond = said[-1].place
+
+
+async def _until_others(
+    db: Db, caller: Caller, stretch: Stretch, said: Sequence[Message]
+) -> Sequence[Message]:
+    """Those before the first message of another stretch, which may have been cut from this one."""
+    if not said:
+        return said
+    first, last = said[0].place, said[-1].place
+    other = await segments.others_within(db, caller.workspace_id, stretch, first, last)
+    if other is None:
+        return said
+    wall = other.at, other.position
+    return [each for each in said if (each.created_at, each.position) < wall]
 
 
 async def _cut_off_rest(

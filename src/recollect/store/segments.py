@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
@@ -333,38 +334,79 @@ async def first_heard(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) ->
 
 
 _AROUND = """
-    (SELECT m.created_at AS at, m.position FROM message m
-     JOIN memory_message l ON l.workspace_id = m.workspace_id AND l.message_id = m.id
-     WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
-        AND l.memory_id = %(memory_id)s
-        AND (m.created_at, m.position) <= (%(at)s, %(position)s::bigint)
-     ORDER BY m.created_at DESC, m.position DESC
-     LIMIT %(reach)s)
-    UNION ALL
-    (SELECT m.created_at AS at, m.position FROM message m
-     JOIN memory_message l ON l.workspace_id = m.workspace_id AND l.message_id = m.id
-     WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
-        AND l.memory_id = %(memory_id)s
-        AND (m.created_at, m.position) > (%(at)s, %(position)s::bigint)
-     ORDER BY m.created_at, m.position
-     LIMIT %(reach)s)
-    ORDER BY at, position
+    SELECT near.created_at AS at, near.position, cut.memory_id
+    FROM (
+        (SELECT m.id, m.created_at, m.position FROM message m
+         WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+            AND (m.created_at, m.position) <= (%(at)s, %(position)s::bigint)
+         ORDER BY m.created_at DESC, m.position DESC
+         LIMIT %(reach)s)
+        UNION ALL
+        (SELECT m.id, m.created_at, m.position FROM message m
+         WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+            AND (m.created_at, m.position) > (%(at)s, %(position)s::bigint)
+         ORDER BY m.created_at, m.position
+         LIMIT %(reach)s)
+    ) AS near
+    LEFT JOIN (
+        SELECT l.message_id, s.memory_id FROM memory_message l
+        JOIN segment s ON s.workspace_id = l.workspace_id AND s.memory_id = l.memory_id
+        WHERE l.workspace_id = %(workspace_id)s AND s.is_cut
+    ) AS cut ON cut.message_id = near.id
+    ORDER BY near.created_at, near.position
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """Where a message stands, and the memory of the closed stretch that it is of."""
+
+    at: datetime
+    position: int
+    memory_id: MemoryId | None
+
+    @property
+    def place(self) -> Place:
+        """Where it stands in its thread."""
+        return Place(self.at, self.position)
+
+
 async def around(
-    db: Db, workspace_id: WorkspaceId, stretch: Stretch, place: Place, reach: int
-) -> list[Place]:
-    """Where the messages of a stretch stand that are next to a place, in chat order."""
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, place: Place, reach: int
+) -> list[Linked]:
+    """The messages next to a place, in chat order, so many on either side."""
     values = {
         "workspace_id": workspace_id,
-        **asdict(stretch),
+        "thread_id": thread_id,
         **asdict(place),
         "reach": reach,
     }
-    async with db.cursor(row_factory=class_row(Place)) as cursor:
+    async with db.cursor(row_factory=class_row(Linked)) as cursor:
         await cursor.execute(_AROUND, values)
         return await cursor.fetchall()
+
+
+_OTHERS_WITHIN = """
+    SELECT m.created_at AS at, m.position FROM message m
+    JOIN memory_message l ON l.workspace_id = m.workspace_id AND l.message_id = m.id
+    JOIN segment s ON s.workspace_id = l.workspace_id AND s.memory_id = l.memory_id AND s.is_cut
+    WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s
+        AND l.memory_id <> %(memory_id)s
+        AND (m.created_at, m.position) > (%(first_at)s, %(first_position)s::bigint)
+        AND (m.created_at, m.position) < (%(last_at)s, %(last_position)s::bigint)
+    ORDER BY m.created_at, m.position
+    LIMIT 1
+"""
+
+
+async def others_within(
+    db: Db, workspace_id: WorkspaceId, stretch: Stretch, first: Place, last: Place
+) -> Place | None:
+    """Where the first message of another closed stretch stands between two of this one."""
+    values = {"workspace_id": workspace_id, **asdict(stretch), **_between(first, last)}
+    async with db.cursor(row_factory=class_row(Place)) as cursor:
+        await cursor.execute(_OTHERS_WITHIN, values)
+        return await cursor.fetchone()
 
 
 _MARKS_WITHIN = """
@@ -386,13 +428,19 @@ async def marks_within(
     values = {
         "workspace_id": workspace_id,
         **asdict(stretch),
+        **_between(first, last),
+        "limit": limit,
+    }
+    return await (await db.execute(_MARKS_WITHIN, values)).fetchall()
+
+
+def _between(first: Place, last: Place) -> dict[str, Any]:
+    return {
         "first_at": first.at,
         "first_position": first.position,
         "last_at": last.at,
         "last_position": last.position,
-        "limit": limit,
     }
-    return await (await db.execute(_MARKS_WITHIN, values)).fetchall()
 
 
 _BEHIND = """
