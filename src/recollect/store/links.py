@@ -295,12 +295,48 @@ _AMONG = """
         AND source_id = ANY(%(ids)s) AND target_id = ANY(%(ids)s)
     ORDER BY created_at, id
 """
+# Of each of the memories, relation by relation, in the order of the index; what is forgotten takes
+# up no room.
 _TOUCHING = """
-    SELECT id, source_id, target_id, relation, weight, is_authored, created_at
-    FROM association
-    WHERE workspace_id = %(workspace_id)s
-        AND (source_id = ANY(%(ids)s) OR target_id = ANY(%(ids)s))
-    ORDER BY weight DESC, created_at, id
+    SELECT DISTINCT link.id, link.source_id, link.target_id, kind.relation, link.weight,
+        kind.is_authored, link.created_at
+    FROM unnest(%(ids)s::uuid[]) AS s (id)
+    CROSS JOIN (
+        SELECT * FROM unnest(%(relations)s::text[]) AS named (relation)
+        CROSS JOIN (VALUES (true), (false)) AS made (is_authored)
+    ) AS kind
+    CROSS JOIN LATERAL (
+        (
+            SELECT a.id, a.source_id, a.target_id, a.weight, a.created_at
+            FROM association a
+            CROSS JOIN LATERAL (
+                SELECT FROM memory m
+                WHERE m.workspace_id = %(workspace_id)s AND m.id = a.target_id
+                    AND m.deleted_at IS NULL
+                LIMIT 1
+            ) AS live
+            WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id
+                AND a.is_authored = kind.is_authored AND a.relation = kind.relation
+            ORDER BY a.weight DESC, a.target_id
+            LIMIT %(limit)s
+        )
+        UNION ALL
+        (
+            SELECT a.id, a.source_id, a.target_id, a.weight, a.created_at
+            FROM association a
+            CROSS JOIN LATERAL (
+                SELECT FROM memory m
+                WHERE m.workspace_id = %(workspace_id)s AND m.id = a.source_id
+                    AND m.deleted_at IS NULL
+                LIMIT 1
+            ) AS live
+            WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id
+                AND a.is_authored = kind.is_authored AND a.relation = kind.relation
+            ORDER BY a.weight DESC, a.source_id
+            LIMIT %(limit)s
+        )
+    ) AS link
+    ORDER BY link.weight DESC, link.created_at, link.id
     LIMIT %(limit)s
 """
 
@@ -313,8 +349,13 @@ async def among(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> l
 async def touching(
     db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId], limit: int
 ) -> list[Association]:
-    """The strongest links that begin or end at these memories."""
-    values = {"workspace_id": workspace_id, "ids": list(ids), "limit": limit}
+    """The strongest links between these memories and others that are not forgotten."""
+    values = {
+        "workspace_id": workspace_id,
+        "ids": list(ids),
+        "relations": list(Relation),
+        "limit": limit,
+    }
     return await _fetch(db, _TOUCHING, values)
 
 
@@ -340,62 +381,117 @@ class Step(NamedTuple):
     end_importance: float
 
 
-# Both directions, two hops, the strongest links first; those that somebody made. A link made by
-# likeness leads to what the other lists find by themselves, and would count it twice. The memory
-# at the end of each hop must be one the caller may find; one in between need not match the filter,
-# but it must be alive.
+# From a memory `s`, by one relation: the strongest first, in the order of the index, so that a hub
+# of a hundred thousand links is not read whole. What the caller does not see takes up no room, but
+# no more than a thousand are looked at for it.
+_OUTWARD = """
+    SELECT a.target_id AS end_id, a.weight
+    FROM association a
+    WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id AND a.is_authored
+        AND a.relation = kind.relation
+    ORDER BY a.weight DESC, a.target_id
+    LIMIT 1000
+"""
+_INWARD = """
+    SELECT a.source_id AS end_id, a.weight
+    FROM association a
+    WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id AND a.is_authored
+        AND a.relation = kind.relation
+    ORDER BY a.weight DESC, a.source_id
+    LIMIT 1000
+"""
+_SEEN = f"""
+    SELECT m.importance, ({MATCHES}) AS is_wanted
+    FROM memory m
+    WHERE m.workspace_id = %(workspace_id)s AND m.id = edge.end_id AND {VISIBLE}
+    LIMIT 1
+"""
+# Most memories have no links: then nothing else is asked.
+_LINKED = """
+    (
+        SELECT FROM association a
+        WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id AND a.is_authored
+        LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT FROM association a
+        WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id AND a.is_authored
+        LIMIT 1
+    )
+    LIMIT 1
+"""
+# By turns: of every memory and relation the strongest, then the next ones. No hub crowds out what
+# the others lead to, nor what leads elsewhere from itself.
+_STEPS = f"""
+    SELECT s.id AS start_id, step.end_id, kind.relation, step.weight, step.importance,
+        step.is_wanted,
+        row_number() OVER (
+            PARTITION BY s.id, kind.relation ORDER BY step.weight DESC, step.end_id
+        ) AS turn
+    FROM starts AS s
+    CROSS JOIN LATERAL ({_LINKED}) AS linked
+    CROSS JOIN unnest(%(relations)s::text[]) AS kind (relation)
+    CROSS JOIN LATERAL (
+        (
+            SELECT edge.end_id, edge.weight, seen.importance, seen.is_wanted
+            FROM ({_OUTWARD}) AS edge
+            CROSS JOIN LATERAL ({_SEEN}) AS seen
+            WHERE s.is_seed OR edge.end_id <> ALL(%(ids)s)
+            ORDER BY edge.weight DESC, edge.end_id
+            LIMIT s.most
+        )
+        UNION ALL
+        (
+            SELECT edge.end_id, edge.weight, seen.importance, seen.is_wanted
+            FROM ({_INWARD}) AS edge
+            CROSS JOIN LATERAL ({_SEEN}) AS seen
+            WHERE s.is_seed OR edge.end_id <> ALL(%(ids)s)
+            ORDER BY edge.weight DESC, edge.end_id
+            LIMIT s.most
+        )
+    ) AS step
+"""
+# Both directions, two hops; those that somebody made. A link made by likeness leads to what the
+# other lists find by themselves, and would count it twice. The memory at the end of each hop must
+# be one the caller may find; one in between need not match the filter, but it must be alive.
 _FOLLOW = Numbered(f"""
-    WITH first AS (
-        SELECT DISTINCT ON (start_id, end_id, relation) * FROM (
-            SELECT source_id AS start_id, target_id AS end_id, relation, weight
-            FROM association
-            WHERE workspace_id = %(workspace_id)s AND source_id = ANY(%(ids)s) AND is_authored
-            UNION ALL
-            SELECT target_id, source_id, relation, weight
-            FROM association
-            WHERE workspace_id = %(workspace_id)s AND target_id = ANY(%(ids)s) AND is_authored
-        ) AS edge
-        ORDER BY start_id, end_id, relation, weight DESC
-        LIMIT %(most)s
+    WITH first AS MATERIALIZED (
+        WITH starts AS (
+            SELECT seed.id, true AS is_seed, %(most)s::integer AS most
+            FROM unnest(%(ids)s) AS seed (id)
+        )
+        {_STEPS}
     ),
-    way AS (
-        SELECT DISTINCT first.end_id AS id FROM first
-        CROSS JOIN LATERAL (
-            SELECT FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND m.id = first.end_id AND {VISIBLE}
-            LIMIT 1
-        ) AS alive
-    ),
-    second AS (
-        SELECT * FROM (
-            SELECT e.source_id AS start_id, e.target_id AS end_id, e.relation, e.weight
-            FROM association e
-            WHERE e.workspace_id = %(workspace_id)s AND e.is_authored
-                AND e.source_id = ANY(ARRAY(SELECT id FROM way))
-            UNION ALL
-            SELECT e.target_id, e.source_id, e.relation, e.weight
-            FROM association e
-            WHERE e.workspace_id = %(workspace_id)s AND e.is_authored
-                AND e.target_id = ANY(ARRAY(SELECT id FROM way))
-        ) AS edge
-        WHERE NOT end_id = ANY(%(ids)s)
-        LIMIT %(most)s
+    second AS MATERIALIZED (
+        WITH starts AS (
+            SELECT end_id AS id, false AS is_seed, 20 AS most
+            FROM first
+            WHERE end_id <> ALL(%(ids)s)
+            GROUP BY end_id
+            ORDER BY min(turn), max(weight) DESC, end_id
+            LIMIT %(most)s
+        )
+        {_STEPS}
     ),
     followed AS (
-        SELECT 1 AS hop, * FROM first
+        (
+            SELECT 1 AS hop, * FROM first
+            WHERE is_wanted
+            ORDER BY turn, weight DESC, start_id, end_id
+            LIMIT %(most)s
+        )
         UNION ALL
-        SELECT 2, * FROM second
+        (
+            SELECT 2, * FROM second
+            WHERE is_wanted
+            ORDER BY turn, weight DESC, start_id, end_id
+            LIMIT %(most)s
+        )
     )
-    SELECT followed.hop, followed.start_id, followed.end_id, followed.relation, followed.weight,
-        found.importance AS end_importance
+    SELECT hop, start_id, end_id, relation, weight, importance AS end_importance
     FROM followed
-    CROSS JOIN LATERAL (
-        SELECT m.importance FROM memory m
-        WHERE m.workspace_id = %(workspace_id)s AND m.id = followed.end_id
-            AND {VISIBLE} AND {MATCHES}
-        LIMIT 1
-    ) AS found
-    ORDER BY followed.hop, followed.weight DESC, followed.start_id, followed.end_id
+    ORDER BY hop, weight DESC, start_id, end_id
 """)
 
 
@@ -415,6 +511,7 @@ async def follow(
     values = {
         "ids": IdArray(ids),
         **matching(wanted),
+        "relations": list(Relation),
         "most": most,
         **visible_to(caller, now, view),
     }
