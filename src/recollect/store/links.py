@@ -295,11 +295,10 @@ _AMONG = """
         AND source_id = ANY(%(ids)s) AND target_id = ANY(%(ids)s)
     ORDER BY created_at, id
 """
-# Of each of the memories, relation by relation, in the order of the index; what is forgotten takes
-# up no room.
+# Of each of the memories, relation by relation, in the order of the index. What is forgotten takes
+# up no room, but no more than a few thousand are looked at for it.
 _TOUCHING = """
-    SELECT DISTINCT link.id, link.source_id, link.target_id, kind.relation, link.weight,
-        kind.is_authored, link.created_at
+    SELECT DISTINCT link.*, kind.relation, kind.is_authored
     FROM unnest(%(ids)s::uuid[]) AS s (id)
     CROSS JOIN (
         SELECT * FROM unnest(%(relations)s::text[]) AS named (relation)
@@ -307,36 +306,44 @@ _TOUCHING = """
     ) AS kind
     CROSS JOIN LATERAL (
         (
-            SELECT a.id, a.source_id, a.target_id, a.weight, a.created_at
-            FROM association a
+            SELECT edge.* FROM (
+                SELECT a.id, a.source_id, a.target_id, a.weight, a.created_at
+                FROM association a
+                WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id
+                    AND a.is_authored = kind.is_authored AND a.relation = kind.relation
+                ORDER BY a.weight DESC, a.target_id
+                LIMIT (SELECT 5000)
+            ) AS edge
             CROSS JOIN LATERAL (
                 SELECT FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.id = a.target_id
+                WHERE m.workspace_id = %(workspace_id)s AND m.id = edge.target_id
                     AND m.deleted_at IS NULL
                 LIMIT 1
             ) AS live
-            WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id
-                AND a.is_authored = kind.is_authored AND a.relation = kind.relation
-            ORDER BY a.weight DESC, a.target_id
+            ORDER BY edge.weight DESC, edge.target_id
             LIMIT %(limit)s
         )
         UNION ALL
         (
-            SELECT a.id, a.source_id, a.target_id, a.weight, a.created_at
-            FROM association a
+            SELECT edge.* FROM (
+                SELECT a.id, a.source_id, a.target_id, a.weight, a.created_at
+                FROM association a
+                WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id
+                    AND a.is_authored = kind.is_authored AND a.relation = kind.relation
+                ORDER BY a.weight DESC, a.source_id
+                LIMIT (SELECT 5000)
+            ) AS edge
             CROSS JOIN LATERAL (
                 SELECT FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.id = a.source_id
+                WHERE m.workspace_id = %(workspace_id)s AND m.id = edge.source_id
                     AND m.deleted_at IS NULL
                 LIMIT 1
             ) AS live
-            WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id
-                AND a.is_authored = kind.is_authored AND a.relation = kind.relation
-            ORDER BY a.weight DESC, a.source_id
+            ORDER BY edge.weight DESC, edge.source_id
             LIMIT %(limit)s
         )
     ) AS link
-    ORDER BY link.weight DESC, link.created_at, link.id
+    ORDER BY weight DESC, created_at, id
     LIMIT %(limit)s
 """
 
@@ -383,14 +390,15 @@ class Step(NamedTuple):
 
 # From a memory `s`, by one relation: the strongest first, in the order of the index, so that a hub
 # of a hundred thousand links is not read whole. What the caller does not see takes up no room, but
-# no more than a thousand are looked at for it.
+# no more than a thousand are looked at for it. With a plain number as LIMIT, more than memories
+# have links on average, all of a hub's are read and sorted; one to be computed is expected to cut.
 _OUTWARD = """
     SELECT a.target_id AS end_id, a.weight
     FROM association a
     WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id AND a.is_authored
         AND a.relation = kind.relation
     ORDER BY a.weight DESC, a.target_id
-    LIMIT 1000
+    LIMIT (SELECT 1000)
 """
 _INWARD = """
     SELECT a.source_id AS end_id, a.weight
@@ -398,7 +406,7 @@ _INWARD = """
     WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id AND a.is_authored
         AND a.relation = kind.relation
     ORDER BY a.weight DESC, a.source_id
-    LIMIT 1000
+    LIMIT (SELECT 1000)
 """
 _SEEN = f"""
     SELECT m.importance, ({MATCHES}) AS is_wanted
@@ -406,17 +414,20 @@ _SEEN = f"""
     WHERE m.workspace_id = %(workspace_id)s AND m.id = edge.end_id AND {VISIBLE}
     LIMIT 1
 """
-# Most memories have no links: then nothing else is asked.
+# Most memories have no links: then nothing else is asked. In the order of the index, though any one
+# would do: else a workspace whose links mostly lead to one memory is looked through row by row.
 _LINKED = """
     (
         SELECT FROM association a
         WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id AND a.is_authored
+        ORDER BY a.relation, a.weight DESC
         LIMIT 1
     )
     UNION ALL
     (
         SELECT FROM association a
         WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id AND a.is_authored
+        ORDER BY a.relation, a.weight DESC
         LIMIT 1
     )
     LIMIT 1
