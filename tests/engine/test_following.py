@@ -131,6 +131,19 @@ async def test_forgotten_neighbours_do_not_hide_a_live_one(engine: Engine, calle
     assert [memory.id for memory in graph.memories] == [part]
 
 
+async def test_neighbours_that_are_somebody_elses_do_not_hide_ones_own(
+    engine: Engine, caller: Caller
+) -> None:
+    stranger = await colleague(engine, caller)
+    hub = await say(engine, caller, "hub")
+    await add_members(engine, stranger, hub, 600, weight=0.9, scope="global")
+    part = await say(engine, caller, "a part", Link(Ref(id=hub), Relation.PART_OF, 0.2))
+
+    graph = await neighbours(engine, caller, Ref(id=hub), depth=1)
+
+    assert [memory.id for memory in graph.memories] == [part]
+
+
 @pytest.mark.parametrize("is_analysed", [True, False])
 async def test_of_a_hub_of_thousands_only_the_links_that_count_are_read(
     engine: Engine, caller: Caller, *, is_analysed: bool

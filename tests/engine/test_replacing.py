@@ -228,7 +228,7 @@ async def test_what_somebody_held_true_again_is_not_replaced_because_the_newer_c
 
     assert await current(engine, caller) == ["Ana lives in Paris", "Ana works in Berlin"]
     async with engine.reading(caller) as db:
-        kept = await links.touching(db, caller.workspace_id, [MemoryId(berlin.id)], 10)  # pyright: ignore[reportArgumentType]
+        kept = await links.touching(db, caller, [MemoryId(berlin.id)], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
     assert [(each.relation, each.is_authored) for each in kept] == [(Relation.UPDATES, False)]
     clock.advance(A_DAY)
     await link(engine, caller, berlin, Link(paris, Relation.UPDATES))

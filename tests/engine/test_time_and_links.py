@@ -74,7 +74,7 @@ async def test_R245_likeness_alone_links_and_leaves_both_current(
     async with engine.reading(caller) as db:
         assert ana.id
         assert ben.id
-        found = await links.touching(db, caller.workspace_id, [ana.id], 10)  # pyright: ignore[reportArgumentType]
+        found = await links.touching(db, caller, [ana.id], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
 
     assert [
         (each.source_id, each.target_id, each.relation, each.is_authored) for each in found
@@ -103,7 +103,7 @@ async def test_R244_above_nine_tenths_the_new_one_updates_and_a_little_below_the
     await say(engine, caller, "new", links_alike=True)
 
     async with engine.reading(caller) as db:
-        found = await links.touching(db, caller.workspace_id, [old.id], 10)  # pyright: ignore[reportArgumentType]
+        found = await links.touching(db, caller, [old.id], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
 
     assert [each.relation for each in found] == ([relation] if relation else [])
 
@@ -134,7 +134,7 @@ async def test_N40_the_same_link_again_overwrites_its_weight(
     await link(engine, caller, one, Link(other, weight=0.9))
 
     async with engine.reading(caller) as db:
-        found = await links.touching(db, caller.workspace_id, [one.id], 10)  # pyright: ignore[reportArgumentType]
+        found = await links.touching(db, caller, [one.id], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
     assert [(each.weight, each.is_authored) for each in found] == [(0.9, True)]
 
 
@@ -154,7 +154,7 @@ async def test_what_is_deleted_while_something_alike_is_saved_does_not_fail_the_
 
     assert await current(engine, caller) == ["new", "something else"]
     async with engine.reading(caller) as db:
-        found = await links.touching(db, caller.workspace_id, [new.id], 10)  # pyright: ignore[reportArgumentType]
+        found = await links.touching(db, caller, [new.id], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
     assert [(each.target_id, each.relation) for each in found] == [(stays.id, Relation.PART_OF)]
 
 

@@ -201,5 +201,5 @@ async def test_a_save_finds_its_like_by_the_index_too(
         assert (await current_space(engine, caller.workspace_id)).indexed
         assert twin.memory.id == old.memory.id
         async with engine.reading(caller) as db:
-            made = await links.touching(db, caller.workspace_id, [linked.memory.id], limit=10)
+            made = await links.touching(db, caller, [linked.memory.id], limit=10, now=engine.now())
         assert [each.target_id for each in made] == [old.memory.id]

@@ -110,7 +110,7 @@ async def neighbours(
         met: dict[MemoryId, Memory] = {}
         edge = [start.id]
         for _ in range(depth):
-            found = await links.touching(db, caller.workspace_id, edge, _MOST_LINKS)
+            found = await links.touching(db, caller, edge, limit=_MOST_LINKS, now=engine.now())
             ends = _new_ends(found, {start.id, *met})
             reached = await memories.find_all(db, caller, ends, engine.now(), wanted=wanted)
             edge = [each for each in ends if each in reached]

@@ -188,7 +188,9 @@ async def examine(engine: Engine, caller: Caller, ref: Ref) -> Detail:
         said = await messages.of_memory(db, caller, memory.id)
         older = await shelf.replaced_by(db, caller, memory.id)
         newer = [memory.superseded_by] if memory.superseded_by else []
-        tied = await links.touching(db, caller.workspace_id, [memory.id], _MOST_LINKS)
+        tied = await links.touching(
+            db, caller, [memory.id], limit=_MOST_LINKS, now=now, view=HISTORY
+        )
         ends = [_other(each, memory.id) for each in tied]
         known = await memories.find_all(db, caller, [*older, *newer, *ends], now, HISTORY)
         deeds = await shelf.history(db, caller, memory.code, limit=_MOST_DEEDS)

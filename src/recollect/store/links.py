@@ -295,9 +295,9 @@ _AMONG = """
         AND source_id = ANY(%(ids)s) AND target_id = ANY(%(ids)s)
     ORDER BY created_at, id
 """
-# Of each of the memories, relation by relation, in the order of the index. What is forgotten takes
-# up no room, but no more than a few thousand are looked at for it.
-_TOUCHING = """
+# Of each of the memories, relation by relation, in the order of the index. What the caller does not
+# see takes up no room, but no more than a few thousand are looked at for it.
+_TOUCHING = f"""
     SELECT DISTINCT link.*, kind.relation, kind.is_authored
     FROM unnest(%(ids)s::uuid[]) AS s (id)
     CROSS JOIN (
@@ -316,8 +316,7 @@ _TOUCHING = """
             ) AS edge
             CROSS JOIN LATERAL (
                 SELECT FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.id = edge.target_id
-                    AND m.deleted_at IS NULL
+                WHERE m.workspace_id = %(workspace_id)s AND m.id = edge.target_id AND {VISIBLE}
                 LIMIT 1
             ) AS live
             ORDER BY edge.weight DESC, edge.target_id
@@ -335,8 +334,7 @@ _TOUCHING = """
             ) AS edge
             CROSS JOIN LATERAL (
                 SELECT FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.id = edge.source_id
-                    AND m.deleted_at IS NULL
+                WHERE m.workspace_id = %(workspace_id)s AND m.id = edge.source_id AND {VISIBLE}
                 LIMIT 1
             ) AS live
             ORDER BY edge.weight DESC, edge.source_id
@@ -354,14 +352,20 @@ async def among(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> l
 
 
 async def touching(
-    db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId], limit: int
+    db: Db,
+    caller: Caller,
+    ids: Sequence[MemoryId],
+    *,
+    limit: int,
+    now: datetime,
+    view: View = CURRENT,
 ) -> list[Association]:
-    """The strongest links between these memories and others that are not forgotten."""
+    """The strongest links between these memories and others that the caller may find."""
     values = {
-        "workspace_id": workspace_id,
         "ids": list(ids),
         "relations": list(Relation),
         "limit": limit,
+        **visible_to(caller, now, view),
     }
     return await _fetch(db, _TOUCHING, values)
 
