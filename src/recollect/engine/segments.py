@@ -5,11 +5,9 @@ transaction that holds the thread: memory, links and the new frontier together, 
 changed since the messages were read. So two servers agree, and nothing is summarised twice.
 """
 
-import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from itertools import groupby
+from datetime import timedelta
 from uuid import UUID
 
 from recollect.domain import (
@@ -19,53 +17,42 @@ from recollect.domain import (
     Memory,
     MemoryId,
     Message,
-    Origin,
     Place,
     Reason,
     Ref,
     Right,
-    Scope,
     ThreadId,
     WorkspaceId,
-    new_code,
-    new_memory_id,
 )
 from recollect.engine import spaces
 from recollect.engine.core import Engine
+from recollect.engine.cutting import ahead, cuts_of
 from recollect.engine.forget import remove_rows
 from recollect.engine.keys import steward
+from recollect.engine.late import part_late
 from recollect.engine.messages import SEGMENT, held_thread, located_thread
 from recollect.engine.recall import Hit, Recall, check_query, recall_within
 from recollect.engine.save import (
-    attach_vector,
-    audited,
     check_content,
     content_digest,
     indexed_text,
 )
-from recollect.engine.segmentation import Cut, Heard, Rules, core, cuts, idle, parted
-from recollect.engine.spaces import Embedded, Heartbeat
+from recollect.engine.segmentation import Cut, Heard, Rules, idle
+from recollect.engine.spaces import Heartbeat
+from recollect.engine.stretches import ACTOR, keep, marks_of, note
 from recollect.engine.summaries import GIVEN, Summary, speaker_of, summarise
 from recollect.engine.words import terms
 from recollect.errors import Conflict, Invalid, NotFound, Unavailable
-from recollect.models.embed import Embedder, Purpose, Vector
 from recollect.store import files, jobs, memories, messages, segments, texts, vectors, words
 from recollect.store.jobs import NewJob
 from recollect.store.messages import Held, Located
 from recollect.store.pool import Db, together
-from recollect.store.segments import Due, Linked, Segment, Stretch
+from recollect.store.segments import Due
 from recollect.tasks import both
 
-_ACTOR = "segmenter"
-
-# So many messages are read at once, and more where a stretch may be longer: see `_ahead`.
-_AHEAD = 64
 _THREADS_AT_ONCE = 20
 # So many chats after each other that could not be heard: it is the embedder, not the chats.
 _FAILED_IN_A_ROW = 3
-# What a message is about stands at its beginning; the rest would only be slow.
-_HEARD_CHARACTERS = 2_000
-_TALK = {"user", "assistant"}
 # Somebody may edit while we summarise; nobody edits that often.
 _TRIES = 5
 
@@ -132,7 +119,7 @@ async def make_memory(engine: Engine, caller: Caller, thread: Ref, ask: MakeMemo
         held = await held_thread(engine, db, caller, Ref(id=located.id))
         said = await _named(db, caller, held.id, ask.messages)
         async with together(db):
-            memory = await _keep(
+            memory = await keep(
                 engine, db, caller, held, said, ask.reason, summary, embedded, is_cut=False
             )
         return await _made(db, caller, memory)
@@ -218,7 +205,7 @@ async def segment_threads(engine: Engine, workspace_id: WorkspaceId, beat: Heart
 
     Raises `Unavailable` while the embedder is down; running it again goes on where it stopped.
     """
-    caller = await steward(engine, workspace_id, _ACTOR)
+    caller = await steward(engine, workspace_id, ACTOR)
     failure: Unavailable | None = None
     failed = 0
     async for due in _due(engine, caller):
@@ -268,13 +255,13 @@ async def plan(engine: Engine, caller: Caller, thread: Ref, rules: Rules) -> lis
     located = await _located(engine, caller, thread)
     while True:
         async with engine.reading(caller) as db:
-            said = await messages.page(db, caller, located.id, beyond=beyond, limit=_ahead(rules))
-        found = await _cuts(engine, caller.workspace_id, said, rules)
+            said = await messages.page(db, caller, located.id, beyond=beyond, limit=ahead(rules))
+        found = await cuts_of(engine, caller.workspace_id, said, rules)
         begin = 0
         for cut in found:
             planned.append(Planned(cut.length, cut.reason, cut.note))
             begin += cut.length
-        if len(said) < _ahead(rules):
+        if len(said) < ahead(rules):
             if begin < len(said):
                 planned.append(Planned(len(said) - begin, None, "still open"))
             return planned
@@ -308,13 +295,13 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
                 return
             joined = await segments.stale_in(db, caller.workspace_id, thread_id)
             said = await messages.page(
-                db, caller, thread_id, beyond=held.frontier, limit=_ahead(rules)
+                db, caller, thread_id, beyond=held.frontier, limit=ahead(rules)
             )
-        found = await _cuts(engine, caller.workspace_id, said, rules)
+        found = await cuts_of(engine, caller.workspace_id, said, rules)
         if not found:
             found = _silence(engine, held, said, rules)
         if not found:
-            is_parted = all([await _part(engine, caller, each, rules, beat) for each in joined])
+            is_parted = all([await part_late(engine, caller, each, rules, beat) for each in joined])
             if is_parted and await _wait(engine, caller, held, said, rules):
                 return
             continue
@@ -325,70 +312,6 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
                 break
             frontier, begin = part[-1].place, begin + cut.length
             await beat()
-
-
-def _ahead(rules: Rules) -> int:
-    """How many messages to read at once: a stretch ends within these, however long it may be."""
-    return max(_AHEAD, rules.most_messages + 1)
-
-
-async def _cuts(
-    engine: Engine, workspace_id: WorkspaceId, said: Sequence[Message], rules: Rules
-) -> list[Cut]:
-    if not said:
-        return []
-    space = await spaces.current_space(engine, workspace_id)
-    embedder = (
-        engine.embedders.of(spaces.identity_of(space.serving))
-        if space.serving
-        else engine.embedders.configured(space.embedder)
-    )
-    heard = await _heard(engine, embedder, said)
-    return list(cuts(heard, rules, embedder.likeness))
-
-
-async def _heard(engine: Engine, embedder: Embedder, said: Sequence[Message]) -> list[Heard]:
-    """Messages with their vectors; those heard a moment ago are remembered."""
-    keys = {
-        each.id: hashlib.sha256(f"{embedder.identity}\0{each.content}".encode()).digest()
-        for each in said
-        if each.role in _TALK and each.content.strip()
-    }
-    known = {
-        each: vector for each, key in keys.items() if (vector := engine.heard.get(key)) is not None
-    }
-    new = [each for each in said if each.id in keys and each.id not in known]
-    found = await _vectors(embedder, [each.content[:_HEARD_CHARACTERS] for each in new])
-    fresh = {each.id: vector for each, vector in zip(new, found, strict=True) if vector is not None}
-    engine.heard.keep({keys[each]: vector for each, vector in fresh.items()})
-    known |= fresh
-    return [
-        Heard(
-            each.content,
-            speaker_of(each),
-            each.created_at,
-            known.get(each.id),
-        )
-        for each in said
-    ]
-
-
-async def _vectors(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None]:
-    """A vector for each text; None for one that the embedder will not have."""
-    if not texts:
-        return []
-    try:
-        return list(await embedder.embed(texts, Purpose.PASSAGE))
-    except Unavailable:
-        # Down, or one text it will not have? If a plain text passes, it is the text.
-        await embedder.embed([spaces.PROBE], Purpose.PASSAGE)
-    if len(texts) == 1:
-        return [None]
-    middle = len(texts) // 2
-    return [
-        *await _vectors(embedder, texts[:middle]),
-        *await _vectors(embedder, texts[middle:]),
-    ]
 
 
 def _silence(engine: Engine, held: Held, said: Sequence[Message], rules: Rules) -> list[Cut]:
@@ -435,150 +358,12 @@ async def _close(
         still = await messages.marks(
             db, caller.workspace_id, thread_id, beyond=frontier, limit=len(said)
         )
-        if still != _marks(said):
+        if still != marks_of(said):
             return False
         async with together(db):
             await segments.close_until(db, caller.workspace_id, thread_id, said[-1].place)
-            await _keep(engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True)
+            await keep(engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True)
         return True
-
-
-# What comes late is linked at once to the closed stretch next to it, so that no message is ever of
-# none. Whether it is of that stretch is seen here, before the stretch is summarised anew.
-
-
-async def _part(
-    engine: Engine, caller: Caller, stretch: Stretch, rules: Rules, beat: Heartbeat
-) -> bool:
-    """Make stretches of their own of what has joined a closed one and is not of it.
-
-    False when that is no longer as it was read.
-    """
-    async with engine.reading(caller) as db:
-        origin = await segments.first_heard(db, caller.workspace_id, stretch.memory_id)
-        if origin is None:
-            return True
-        reach = 2 * rules.most_messages
-        around = await segments.around(
-            db, caller.workspace_id, stretch.thread_id, origin, reach=reach
-        )
-    own = _unbroken(around, stretch, origin)
-    if not own:
-        return False
-    first, last = core(own, origin, rules)
-    return await _cut_between(
-        engine, caller, stretch, rules, beat, before=first
-    ) and await _cut_between(engine, caller, stretch, rules, beat, beyond=last)
-
-
-def _unbroken(around: Sequence[Linked], stretch: Stretch, origin: Place) -> list[Place]:
-    """Where those of a stretch stand between which and the origin no other stretch lies."""
-    ours = {None, stretch.memory_id}
-    for _, group in groupby(around, lambda each: each.memory_id in ours):
-        places = [each.place for each in group if each.memory_id == stretch.memory_id]
-        if origin in places:
-            return places
-    return []
-
-
-async def _cut_between(
-    engine: Engine,
-    caller: Caller,
-    stretch: Stretch,
-    rules: Rules,
-    beat: Heartbeat,
-    *,
-    beyond: Place | None = None,
-    before: Place | None = None,
-) -> bool:
-    while True:
-        async with engine.reading(caller) as db:
-            said = await messages.of_stretch(
-                db, caller, stretch, beyond=beyond, before=before, limit=_ahead(rules)
-            )
-            said = await _until_others(db, caller, stretch, said)
-        if not said:
-            return True
-        is_all = len(said) < _ahead(rules)
-        for cut in await _cuts(engine, caller.workspace_id, said, rules):
-            strays, said = said[: cut.length], said[cut.length :]
-            if not await _cut_off(engine, caller, stretch, strays, cut):
-                return False
-            beyond = strays[-1].place
-            await beat()
-        # Of a full page the rest is looked at again, with what comes after it.
-        if is_all and said:
-            if not await _cut_off_rest(engine, caller, stretch, said, rules):
-                return False
-            beyond = said[-1].place
-
-
-async def _until_others(
-    db: Db, caller: Caller, stretch: Stretch, said: Sequence[Message]
-) -> Sequence[Message]:
-    """Those before the first message of another stretch, which may have been cut from this one."""
-    if not said:
-        return said
-    first, last = said[0].place, said[-1].place
-    other = await segments.others_within(db, caller.workspace_id, stretch, first, last)
-    if other is None:
-        return said
-    wall = other.at, other.position
-    return [each for each in said if (each.created_at, each.position) < wall]
-
-
-async def _cut_off_rest(
-    engine: Engine, caller: Caller, stretch: Stretch, said: Sequence[Message], rules: Rules
-) -> bool:
-    """What no rule has ended is of the stretch behind it if that has room, else one of its own."""
-    last, ids = said[-1], [each.id for each in said]
-    async with engine.writing(caller) as db:
-        if await _held_as_read(engine, db, caller, stretch, said) is None:
-            return False
-        behind = await segments.behind(db, caller.workspace_id, stretch.thread_id, last.place)
-        silence = (behind.at if behind else engine.now()) - last.created_at
-        if (
-            behind
-            and behind.memory_id != stretch.memory_id
-            and behind.messages + len(said) <= rules.most_messages
-            and silence <= rules.longest_pause
-        ):
-            await segments.unlink(db, caller.workspace_id, stretch.memory_id, ids)
-            await segments.join(db, caller.workspace_id, dict.fromkeys(ids, behind.memory_id))
-            return True
-    heard = Heard(last.content, speaker_of(last), last.created_at)
-    cut = parted(heard, len(said), silence, rules)
-    return await _cut_off(engine, caller, stretch, said, cut)
-
-
-async def _cut_off(
-    engine: Engine, caller: Caller, stretch: Stretch, said: Sequence[Message], cut: Cut
-) -> bool:
-    """Make a memory of what has joined a stretch; False when that is no longer as it was read."""
-    summary = await summarise(engine, caller.workspace_id, said)
-    embedded = await spaces.embed_passage(engine, caller.workspace_id, summary.text)
-    async with engine.writing(caller) as db:
-        held = await _held_as_read(engine, db, caller, stretch, said)
-        if held is None:
-            return False
-        async with together(db):
-            await segments.unlink(
-                db, caller.workspace_id, stretch.memory_id, [each.id for each in said]
-            )
-            await _keep(engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True)
-        return True
-
-
-async def _held_as_read(
-    engine: Engine, db: Db, caller: Caller, stretch: Stretch, said: Sequence[Message]
-) -> Held | None:
-    """The thread, held; None if the stretch has not just these, unedited, from first to last."""
-    held = await messages.hold(db, caller, Ref(id=stretch.thread_id), engine.now())
-    first, last = said[0].place, said[-1].place
-    still = await segments.marks_within(
-        db, caller.workspace_id, stretch, first, last, limit=len(said) + 1
-    )
-    return held if still == _marks(said) else None
 
 
 async def _refresh(engine: Engine, caller: Caller, beat: Heartbeat) -> None:
@@ -601,54 +386,6 @@ async def _refresh(engine: Engine, caller: Caller, beat: Heartbeat) -> None:
 
 
 # Shared.
-
-
-async def _keep(
-    engine: Engine,
-    db: Db,
-    caller: Caller,
-    held: Held,
-    said: Sequence[Message],
-    reason: Reason,
-    summary: Summary,
-    embedded: Embedded | None,
-    *,
-    is_cut: bool,
-) -> Memory:
-    now = engine.now()
-    # As everywhere: a memory is as old as what it tells. One made by hand was made when it was.
-    said_at = min(said[-1].created_at, now)
-    memory = Memory(
-        id=new_memory_id(),
-        code=new_code(),
-        workspace_id=caller.workspace_id,
-        org_id=caller.org_id,
-        user_id=held.user_id or caller.user_id,
-        content=summary.text,
-        created_at=said_at if is_cut else now,
-        updated_at=now,
-        project_id=held.project_id,
-        agent_id=held.agent_id,
-        thread_id=held.id,
-        thread_code=held.code,
-        subject=held.subject,
-        valid_from=said_at,
-        scope=_scope_of(held) if is_cut else Scope.THREAD,
-        origin=Origin.USER if reason is Reason.USER else Origin.AUTO,
-        origin_label=None if reason is Reason.USER else _ACTOR,
-        reason=reason,
-    )
-    await memories.insert(db, memory, content_digest(memory.content))
-    await words.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
-    memory = await attach_vector(engine, db, memory, embedded)
-    await segments.link(db, caller.workspace_id, memory.id, [each.id for each in said])
-    await segments.put(
-        db,
-        caller.workspace_id,
-        Segment(memory.id, held.id, is_cut, summary.by, summary.fallback_reason),
-    )
-    await _note(engine, db, caller, "memory.created", memory)
-    return memory
 
 
 async def _write_anew(engine: Engine, caller: Caller, ref: Ref, *, is_asked: bool) -> Made:
@@ -691,7 +428,7 @@ async def _unchanged(
     await memories.lock(db, inside, Ref(id=before.id))
     memory = await _existing(engine, db, caller, Ref(id=before.id))
     still = await messages.of_memory(db, caller, memory.id)
-    is_same = memory.version == before.version and _marks(still) == _marks(said)
+    is_same = memory.version == before.version and marks_of(still) == marks_of(said)
     return memory if is_same else None
 
 
@@ -729,7 +466,7 @@ async def _rewrite(
         await words.remove(db, caller.workspace_id, [after.id])
         await words.insert(db, caller.workspace_id, after.id, terms(indexed_text(after)))
     await segments.rewritten(db, caller.workspace_id, after.id, summary.by, summary.fallback_reason)
-    await _note(engine, db, caller, "memory.updated", after)
+    await note(engine, db, caller, "memory.updated", after)
     return after
 
 
@@ -771,27 +508,3 @@ async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Memory:
     if memory is None:
         raise NotFound("memory")
     return memory
-
-
-def _scope_of(held: Held) -> Scope:
-    """Who shall find a stretch: those in its chat, and of a history brought along its user too."""
-    if not held.is_imported or held.user_id is None or held.project_id:
-        return Scope.THREAD
-    return Scope.WORKSPACE if held.is_for_all else Scope.GLOBAL
-
-
-def _marks(said: Sequence[Message]) -> list[tuple[UUID, datetime | None]]:
-    """What shows that messages are the same ones, unedited."""
-    return [(each.id, each.edited_at) for each in said]
-
-
-async def _note(engine: Engine, db: Db, caller: Caller, action: str, memory: Memory) -> None:
-    await engine.note(
-        db,
-        caller,
-        action,
-        audited(memory),
-        thread_code=memory.thread_code,
-        subject=memory.subject,
-        is_private=memory.is_restricted,
-    )
