@@ -393,9 +393,10 @@ class Step(NamedTuple):
 
 
 # From a memory `s`, by one relation: the strongest first, in the order of the index, so that a hub
-# of a hundred thousand links is not read whole. What the caller does not see takes up no room, but
-# no more than a thousand are looked at for it. With a plain number as LIMIT, more than memories
-# have links on average, all of a hub's are read and sorted; one to be computed is expected to cut.
+# of a hundred thousand links is mostly not read whole. What the caller does not see takes up no
+# room, but no more than a thousand are looked at for it. With a plain number as LIMIT, more than
+# memories have links on average, all of a hub's are read and sorted; one to be computed is expected
+# to cut. Where links are of middling number the planner may sort them all the same, once.
 _OUTWARD = """
     SELECT a.target_id AS end_id, a.weight
     FROM association a
