@@ -68,7 +68,7 @@ async def _run(options: Options) -> None:
                 thread_id, _ = await _chat(opened)
             await settle.grown(data_dir, size, thread_id)
             async with house.opened(data_dir) as opened:
-                await settle.looked_after(opened.engine, opened.attached.admin_url)
+                await settle.looked_after(opened)
                 print(await _measured(opened, size, options), flush=True)
 
 

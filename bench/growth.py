@@ -27,6 +27,7 @@ from bench.command import begin, numbers
 from bench.floor import connect
 from bench.house import Opened
 from bench.seed import TAG, Tenant
+from bench.settle import Care
 from bench.texts import questions
 from bench.visitor import Visitor, visit
 from recollect.models.embed import Purpose, Vector
@@ -89,8 +90,8 @@ async def _run(options: Options) -> None:
                         await settle.settle(opened.engine, opened.server.port, workspaces)
                 await settle.grown(data_dir, size)
                 async with house.opened(data_dir) as opened:
-                    await settle.looked_after(opened.engine, opened.attached.admin_url)
-                    print(_row(await _measured(opened, options)), flush=True)
+                    care = await settle.looked_after(opened)
+                    print(_row(await _measured(opened, options), care), flush=True)
 
 
 async def _measured(opened: Opened, options: Options) -> Grown:
@@ -192,12 +193,12 @@ async def _nearest(bare: Db, query: LiteralString, tenant: Tenant, vector: Vecto
 _HEAD = (
     "| memories | workspaces | embed p50 | exact SQL p50/p95 | index SQL p50/p95 | recall@10 of "
     "the index | search p50/p95 | filtered, embedded before, p50/p95 | recall@10, filtered | "
-    "hybrid p50/p95 | hybrid : embed + best SQL |\n"
-    "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    "hybrid p50/p95 | hybrid : embed + best SQL | looked after, s | PostgreSQL meanwhile, MiB |\n"
+    "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 )
 
 
-def _row(grown: Grown) -> str:
+def _row(grown: Grown, care: Care) -> str:
     best = min(grown.milliseconds(way, 0.5) for way in ("exact", "index") if grown.times[way])
     ratio = grown.milliseconds("hybrid", 0.5) / (grown.milliseconds("embed", 0.5) + best)
     return (
@@ -205,7 +206,8 @@ def _row(grown: Grown) -> str:
         f"{_quantiles(grown, 'exact')} | {_quantiles(grown, 'index')} | "
         f"{_share(grown.by_index)} | {_quantiles(grown, 'search')} | "
         f"{_quantiles(grown, 'filtered')} | {_share(grown.filtered)} | "
-        f"{_quantiles(grown, 'hybrid')} | {ratio:.2f} |"
+        f"{_quantiles(grown, 'hybrid')} | {ratio:.2f} | "
+        f"{care.seconds:.0f} | {care.postgres_mib:.0f} |"
     )
 
 

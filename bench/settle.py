@@ -1,8 +1,9 @@
 """Workspaces to fill and to ask, and waiting until the server has seen to them."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import psycopg
 from psycopg import sql
 
 from bench import house
+from bench.house import Opened
 from bench.seed import Tenant, fill
 from bench.visitor import visit
 from recollect.domain import ThreadId
@@ -20,8 +22,9 @@ from recollect.engine.indexing import plan_indexes
 from recollect.engine.keys import create_key
 from recollect.store import identity
 
-# An index over a million vectors takes a quarter of an hour.
-_QUIET_SECONDS = 3_600
+# An index over a million vectors takes half an hour, where memory is short much longer.
+_QUIET_SECONDS = 7_200
+_SAMPLE_SECONDS = 0.5
 
 
 async def settle(engine: Engine, port: int, workspaces: int) -> list[Tenant]:
@@ -122,8 +125,23 @@ async def _number(url: str, query: Any) -> int:
     return int(row[0])
 
 
-async def looked_after(engine: Engine, url: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Care:
+    """What it took to build the indexes and count the words."""
+
+    seconds: float
+    postgres_mib: float
+
+
+async def looked_after(opened: Opened) -> Care:
     """Have what a worker would find to do in half a minute done now, and wait for the end of it."""
-    await plan_indexes(engine)
-    await plan_counts(engine)
-    await quiet(url)
+    began = perf_counter()
+    await plan_indexes(opened.engine)
+    await plan_counts(opened.engine)
+    working = asyncio.create_task(quiet(opened.attached.admin_url))
+    most = 0.0
+    while not working.done():
+        most = max(most, house.postgres_mib(opened.server.data_dir))
+        await asyncio.wait([working], timeout=_SAMPLE_SECONDS)
+    await working
+    return Care(perf_counter() - began, most)
