@@ -1,55 +1,57 @@
 """Which days a question speaks of: "in May 2026", "on 12 September", "last week". Pure.
 
-Months by name in seven languages, dates in figures, and in English what is told from today, and
-whether anything but the days is asked for. What is no date for certain is none: nobody asks about a
-month with "what may I eat?".
+Months by name in eight languages, dates in figures, what is told from today, and whether anything
+but the days is asked for; what other languages tell otherwise is put into English first, by
+`engine/tongues.py`. What is no date for certain is none: nobody asks about a month with "what may I
+eat?".
 """
 
 import re
 from calendar import monthrange
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta, tzinfo
+from itertools import islice
 from math import inf
 
-from recollect.engine.stopwords import STOP_WORDS
+from recollect.engine.tongues import WEEKDAYS, asks_for_anything, in_english
+from recollect.engine.words import language_of
 
-# Each month in English, German, French, Spanish, Italian, Portuguese and Dutch.
+# Each month in English, German, French, Spanish, Italian, Portuguese, Dutch and Russian.
 _MONTHS = (
-    "january januar jänner janvier enero gennaio janeiro januari",
-    "february februar février fevrier febrero febbraio fevereiro februari",
-    "march märz mars marzo março maart",
-    "april avril abril aprile",
-    "may mai mayo maggio maio mei",
-    "june juni juin junio giugno junho",
-    "july juli juillet julio luglio julho",
-    "august août aout agosto augustus",
-    "september septembre septiembre settembre setembro",
-    "october oktober octobre octubre ottobre outubro",
-    "november novembre noviembre novembro",
-    "december dezember décembre decembre diciembre dicembre dezembro",
+    "january januar jänner janvier enero gennaio janeiro januari январь января январе",
+    "february februar février fevrier febrero febbraio fevereiro februari февраль февраля феврале",
+    "march märz mars marzo março maart март марта марте",
+    "april avril abril aprile апрель апреля апреле",
+    "may mai mayo maggio maio mei май мая мае",
+    "june juni juin junio giugno junho июнь июня июне",
+    "july juli juillet julio luglio julho июль июля июле",
+    "august août aout agosto augustus август августа августе",
+    "september septembre septiembre settembre setembro сентябрь сентября сентябре",
+    "october oktober octobre octubre ottobre outubro октябрь октября октябре",
+    "november novembre noviembre novembro ноябрь ноября ноябре",
+    "december dezember décembre decembre diciembre dicembre dezembro декабрь декабря декабре",
 )
 _MONTH_OF = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
 _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _YEAR = r"(?:19|20)\d\d"
 # A month or a year alone is a time only where a word like this stands before it: "of May" may be
 # somebody's name, and "of 2000" an amount.
-_WITHIN = "in|during|last|this|early|late|mid|im|letzten|diesen|en|nel|em|op"
+_WITHIN = "in|during|last|this|early|late|mid|im|letzten|diesen|en|nel|em|op|в"
 # Or one that opens it to a side: what was said since then, or before.
 _OPENING = {
     word: opening
     for opening, words in {
-        "since": "since seit depuis desde sinds vanaf",
-        "after": "after nach",
-        "until": "until till bis hasta",
-        "before": "before vor",
+        "since": "since seit depuis desde dal sinds vanaf с",
+        "after": "after nach après después depois dopo после",
+        "until": "until till bis hasta до",
+        "before": "before vor avant antes prima",
     }.items()
     for word in words.split()
 }
 # Months that are other words, too: "this may do", "section 2 may apply".
 _WORDS_TOO = frozenset({"may", "march"})
 _CERTAIN = re.compile(r"\b(?:on|the|from|by|of|and|to|dated)\ $")
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS = {
     word: number
     for number, words in enumerate(
@@ -58,12 +60,22 @@ _NUMBERS = {
     for word in words.split()
 }
 _COUNT = rf"(?:a\ )?(?:{'|'.join(_NUMBERS)}|\d{{1,3}})(?:\ of)?"
+# How many days ago.
+_NEAR = {
+    "today": 0,
+    "this morning": 0,
+    "this afternoon": 0,
+    "this evening": 0,
+    "yesterday": 1,
+    "last night": 1,
+    "the day before yesterday": 2,
+}
 _LENGTHS = {"day": 1, "week": 7, "month": 30, "year": 365}
 _UNIT = "|".join(_LENGTHS)
 
 _TIME = re.compile(
     rf"""
-    \b(?:(?P<opening>{"|".join(_OPENING)})\ (?:the\ )?)?(?:
+    \b(?:(?P<opening>{"|".join(_OPENING)})\ (?:(?:the|dem|le|el|o|de|del|du|do)\ )?)?(?:
         (?P<iso>{_YEAR}-\d\d?(?:-\d\d?)?)
         | (?P<figures>\d\d?[./]\d\d?[./]{_YEAR})
         | (?P<day>\d\d?)(?P<mark>st|nd|rd|th|\.|er|º)?\ (?P<of>(?:of|de|di)\ )?(?P<month>{_MONTH})
@@ -72,36 +84,23 @@ _TIME = re.compile(
         | (?P<month3>{_MONTH}),?\ (?:(?:of|de|del)\ )?(?P<year3>{_YEAR})
         | (?(opening)|(?:{_WITHIN})\ )(?:(?P<month4>{_MONTH})(?!,?\ \d)|(?P<year4>{_YEAR}))
         | (?:from|between)\ (?P<from>{_YEAR})\ (?:to|and|until|till)\ (?P<to>{_YEAR})
-        | (?P<near>today|yesterday|the\ day\ before\ yesterday)
+        | (?P<near>{"|".join(map(re.escape, _NEAR))})
         | (?P<span>last|this|the\ past|the\ last)\ (?P<unit>{_UNIT}|weekend)
         | (?:the\ |over\ the\ )?(?:last|past)\ (?P<past>{_COUNT})\ (?P<units>{_UNIT})s
         | (?P<ago>{_COUNT})\ (?P<agos>{_UNIT})s?\ ago
-        | (?(opening)|(?:last|on|this)\ )(?P<weekday>{"|".join(_WEEKDAYS)})
+        | (?(opening)|(?:last|on|this)\ )(?P<weekday>{"|".join(WEEKDAYS)})
     )\b(?![-./]\d)
     """,
     re.VERBOSE,
 )
-_REST = re.compile(r"\w+")
 # A question that has neither a year nor one of these names no day, and is spared the rest.
 _WORD = re.compile(rf"{_YEAR}|[^\W\d_]+")
-_TELLING = {*_MONTH_OF, *_WEEKDAYS, "ago", "last", "past", "this", "today", "yesterday"}
-# Whoever asks with one of the first, and otherwise with words that say nothing, wants whatever
-# there was: "What did we talk about?". "What do I have?" is about what is to come, said anytime.
-_TELL_ME, _SAYING_NOTHING = (
-    frozenset(words.split())
-    for words in (
-        """
-        chat chats chatted conversation conversations did discuss discussed done everything happened
-        memories mention mentioned noted notes recap remember remembered said saved spoke summarise
-        summarize summary talk talked talking tell told
-        """,
-        "all anything else give list me note please recall s say show things topic topics up us ve",
-    )
-)
-_ANY_WORD = _TELL_ME | _SAYING_NOTHING | STOP_WORDS["english"]
+_TELLING = {*_MONTH_OF, *WEEKDAYS, "ago", "last", "past", "this", "today", "yesterday"}
 _EARLIEST, _LATEST = date(1000, 1, 1), date(9000, 1, 1)
 # A day of no year is looked for in so many years back, and in the next one.
 _YEARS_BACK = 10
+# So many of the times that are named are looked for in texts.
+_MOST_NAMED = 5
 # So much of a question is read for dates; whoever pastes a book asks about no day.
 _READ = 2_000
 
@@ -140,8 +139,8 @@ class Meant:
     zone: tzinfo = UTC
     # Nothing but the time is asked for: "What did we talk about yesterday?".
     is_all: bool = False
-    # Then, the day, the month with its year or the year as a text may have it too.
-    named: str = ""
+    # Then, each day, month with its year or year as a text may have it too.
+    named: tuple[str, ...] = ()
 
     def spans(self, now: datetime) -> list[tuple[datetime, datetime]]:
         """From when to when, the end excluded; of those of every year the latest ones."""
@@ -171,7 +170,8 @@ NO_DAYS = Meant()
 def days_meant(question: str, asked_at: datetime) -> Meant:
     """The days that a question names; what it tells from today, from the day it was asked."""
     # Not by `re.IGNORECASE`, to which an old "ſ" is an "s" that no table here knows.
-    question = question[:_READ].lower()
+    asked = question[:_READ].lower()
+    question = in_english(asked)
     words = _WORD.findall(question)
     if not any(word in _TELLING or word.isdigit() for word in words):
         return NO_DAYS
@@ -189,12 +189,13 @@ def days_meant(question: str, asked_at: datetime) -> Meant:
             rest = rest.replace(found[0], " ", 1)
             named.append(_written(found))
         days += read
-    is_all = bool(days) and _asks_for_anything(_REST.findall(rest))
-    return Meant(days, zone, is_all, named[0] if is_all and len(named) == 1 else "")
+    if not days or not asks_for_anything(rest, language_of(asked)):
+        return Meant(days, zone)
+    return Meant(days, zone, is_all=True, named=_few(filter(None, named)))
 
 
-def _asks_for_anything(words: Sequence[str]) -> bool:
-    return not words or (_ANY_WORD.issuperset(words) and not _TELL_ME.isdisjoint(words))
+def _few(named: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(islice(named, _MOST_NAMED)))
 
 
 def _is_doubtful(found: re.Match[str], question: str) -> bool:
@@ -282,10 +283,9 @@ def _dated(year: int | None, month: int, day: int | None = None) -> Days | None:
 def _told_from(found: re.Match[str], today: date) -> Days:
     """Yesterday, last week, two months ago, ..."""
     if found["near"]:
-        words = found["near"].split()
-        return _single(today, -len(words) // 2 if len(words) > 1 else -(words == ["yesterday"]))
+        return _single(today, -_NEAR[found["near"]])
     if found["weekday"]:
-        back = (today.weekday() - _WEEKDAYS.index(found["weekday"])) % 7
+        back = (today.weekday() - WEEKDAYS.index(found["weekday"])) % 7
         return _single(today, -(back or 7))
     if found["ago"]:
         length = _LENGTHS[found["agos"]]

@@ -189,16 +189,7 @@ async def _told_then(
         said = await memories.said(
             db, caller, meant.spans(asked_at), ask.wanted, now=now, view=ask.view
         )
-        named = await words.search(
-            db,
-            caller,
-            query_terms(meant.named).words,
-            ask.wanted,
-            limit=_DEPTH,
-            now=now,
-            view=ask.view,
-        )
-        telling = [each for each in named if each.coverage >= _WHOLLY]
+        telling = await _telling(db, caller, ask, meant, now)
         lists = _Lists(
             {
                 Source.TIME: [Scored(each.id, 1.0) for each in said],
@@ -208,6 +199,23 @@ async def _told_then(
             confidence=1.0,
         )
         return await _found(engine, db, caller, ask, lists)
+
+
+async def _telling(db: Db, caller: Caller, ask: Search, meant: Meant, now: datetime) -> list[Match]:
+    """What has all words of a time that is named, best first."""
+    found: dict[MemoryId, Match] = {}
+    for name in meant.named:
+        matches = await words.search(
+            db,
+            caller,
+            query_terms(name).words,
+            ask.wanted,
+            limit=_DEPTH,
+            now=now,
+            view=ask.view,
+        )
+        found |= {each.id: each for each in matches if each.coverage >= _WHOLLY}
+    return sorted(found.values(), key=lambda each: each.order)
 
 
 async def _found(
