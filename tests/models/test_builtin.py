@@ -1,5 +1,9 @@
 import asyncio
+import os
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +21,25 @@ LONG = "The committee met again and again to talk about the budget of the town. 
 
 def test_it_names_its_model(builtin: BuiltinEmbedder) -> None:
     assert builtin.identity == Identity("builtin", "snowflake-arctic-embed-s")
+
+
+def test_its_runtime_reports_to_nobody_and_leaves_nothing_in_a_home(
+    weights: Weights, tmp_path: Path
+) -> None:
+    """Loading it is enough for the runtime to number the machine and to queue what to send."""
+    home = tmp_path / "home"
+    home.mkdir()
+    loads = (
+        "import sys, pathlib; from recollect.models.builtin import BuiltinEmbedder;"
+        "from recollect.models.weights import Weights;"
+        "BuiltinEmbedder(Weights(*map(pathlib.Path, sys.argv[1:])))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", loads, str(weights.model), str(weights.tokenizer)],
+        env={"HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+    )
+    assert list(home.rglob("*")) == []
 
 
 async def test_a_question_is_embedded_otherwise_than_a_statement(builtin: BuiltinEmbedder) -> None:

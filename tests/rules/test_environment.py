@@ -9,6 +9,8 @@ ELSEWHERE = {
     "embedded/cluster.py": "hands a few variables on to the PostgreSQL it starts",
     "embedded/home.py": "asks the system where a user's data belongs",
     "embedded/binaries.py": "looks for a PostgreSQL where other programs unpack theirs",
+    "models/builtin.py": "tells the runtime of its model, which listens to nothing else, to report "
+    "to nobody",
     "dumps.py": "hands its own environment, without our settings, on to pg_dump",
 }
 

@@ -7,18 +7,19 @@ import asyncio
 import atexit
 import itertools
 import math
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from queue import PriorityQueue
 from threading import Thread
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
-import onnxruntime
 import structlog
 from tokenizers import Tokenizer
 
@@ -127,11 +128,22 @@ class BuiltinEmbedder:
         return _unit(np.sum([first, *rest], axis=0))
 
 
+def _runtime() -> Any:  # the package ships no types
+    """What runs the network; told, before it is loaded, to report to nobody.
+
+    By itself it makes up a number for the machine, notes in the user's home what it runs on, and
+    sends that to its makers.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    return import_module("onnxruntime")
+
+
 class _Model:
     """Tokenizer and network; safe to use from several threads."""
 
     def __init__(self, weights: Weights) -> None:
-        options = cast("Any", onnxruntime.SessionOptions())  # the package ships no types
+        onnxruntime = _runtime()
+        options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # two were slower on texts of this size
         options.inter_op_num_threads = 1
         # Planned layouts keep a block for each length seen: 30 MB more, and no faster. The arena
