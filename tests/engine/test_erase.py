@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from recollect.domain import Caller, parse_ref
+from recollect.domain import Caller, Scope, parse_ref
 from recollect.engine import circles, tenants
 from recollect.engine.circles import Where
 from recollect.engine.core import Engine
@@ -23,7 +23,7 @@ from recollect.engine.learning import Said, learn_from, lesson_of
 from recollect.engine.save import Save, Saved, save
 from recollect.errors import Conflict, Invalid, NotFound, Unauthenticated
 from recollect.server import Server
-from recollect.store import erasure, lessons, sign_ins
+from recollect.store import erasure, lessons, sign_ins, words
 from recollect.store.lessons import Candidate
 from tests.support.alumia import client_of, colleague, kept, new_project
 from tests.support.clock import Clock
@@ -292,6 +292,24 @@ async def test_a_save_under_way_while_its_user_is_erased_does_not_survive(
     async with engine.pool.reading(grace.workspace_id) as db:
         rows = await db.execute("SELECT FROM memory WHERE workspace_id = %s", [grace.workspace_id])
         assert rows.rowcount == 0
+
+
+async def test_what_is_counted_of_an_erased_user_is_gone_though_it_is_just_being_added_up(
+    engine: Engine, caller: Caller
+) -> None:
+    grace = await colleague(engine, caller)
+    for number in range(3):
+        await save(engine, grace, Save(content=f"text {number}", scope=Scope.GLOBAL))
+    target = await target_user(engine, str(grace.user_id))
+
+    async with engine.pool.writing(grace.workspace_id) as db:
+        await words.fold_tally(db, grace.workspace_id)
+        erasing = asyncio.create_task(erase(engine, target, by="test"))
+        await until_blocked(engine)
+    erased = await erasing
+
+    assert erased.receipt
+    assert (await verify(engine, erased.receipt)).is_good
 
 
 async def test_S86_a_lesson_being_learnt_does_not_bring_back_what_was_erased(

@@ -1,7 +1,8 @@
 """What replaces what, and what is true again when that is taken back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from recollect.domain import Caller, MemoryId, Ref, Relation, Scope, View
 from recollect.engine.audit import ListEvents, list_events
 from recollect.engine.change import get
+from recollect.engine.channels import Channel
 from recollect.engine.core import Engine
 from recollect.engine.erase import erase
 from recollect.engine.erase_targets import Kind, Target
@@ -19,13 +21,14 @@ from recollect.engine.search import Mode, Search, search
 from recollect.engine.spaces import no_beat
 from recollect.engine.wear import wear_down
 from recollect.store import links, memories
+from recollect.store.wear import WORN_OUT
 from tests.support.alumia import colleague
 from tests.support.clock import Clock
-from tests.support.waiting import until
+from tests.support.house import until_blocked
 
 pytestmark = pytest.mark.anyio
 
-Letting = Callable[[Engine, Caller, Ref], Awaitable[object]]
+Letting = Callable[[Engine, Caller, Ref], Coroutine[object, object, object]]
 
 A_DAY = timedelta(days=1)
 
@@ -47,6 +50,21 @@ async def current(engine: Engine, caller: Caller, view: View | None = None) -> l
     ask = Search(mode=Mode.RECENT, limit=50, view=view or View(), counts_as_access=False)
     found = await search(engine, caller, ask)
     return sorted(finding.memory.content for finding in found.findings)
+
+
+@asynccontextmanager
+async def while_all_wait(
+    engine: Engine, caller: Caller, *acts: Coroutine[object, object, object]
+) -> AsyncGenerator[None]:
+    """Let these begin in their order, each as far as it comes while somebody else has the turn."""
+    async with engine.writing(caller) as db:
+        await links.take_turn(db, caller.workspace_id)
+        acting: list[asyncio.Task[object]] = []
+        for act in acts:
+            acting.append(asyncio.create_task(act))
+            await until_blocked(engine, len(acting))
+        yield
+    await asyncio.gather(*acting)
 
 
 @pytest.mark.parametrize("let_go", [forget, remove])
@@ -162,14 +180,6 @@ async def test_of_two_who_say_the_opposite_at_once_one_is_right(
 ) -> None:
     paris, berlin = await say(engine, caller, "Paris"), await say(engine, caller, "Berlin")
 
-    async def both_wait() -> bool:
-        async with engine.pool.everywhere() as db:
-            found = await db.execute(
-                "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
-                " WHERE NOT l.granted AND a.datname = current_database()"
-            )
-        return found.rowcount >= 2
-
     async with engine.writing(caller) as db:
         for each in (paris, berlin):
             assert await memories.lock(db, caller, each)
@@ -177,10 +187,114 @@ async def test_of_two_who_say_the_opposite_at_once_one_is_right(
             asyncio.create_task(link(engine, caller, one, Link(other, Relation.UPDATES)))
             for one, other in ((paris, berlin), (berlin, paris))
         ]
-        await until(both_wait)
+        await until_blocked(engine, 2)
     await asyncio.gather(*linking)
 
     assert await current(engine, caller) in (["Paris"], ["Berlin"])
+
+
+async def test_of_what_two_link_to_a_ring_at_once_something_stays_current(
+    engine: Engine, caller: Caller
+) -> None:
+    """No memory is in both links, so that neither sees the other by holding memories."""
+    one, two, three, four = [await say(engine, caller, name) for name in ("1", "2", "3", "4")]
+    await link(engine, caller, one, Link(two, Relation.UPDATES))
+    await link(engine, caller, three, Link(four, Relation.UPDATES))
+
+    async with while_all_wait(
+        engine,
+        caller,
+        link(engine, caller, two, Link(three, Relation.UPDATES)),
+        link(engine, caller, four, Link(one, Relation.UPDATES)),
+    ):
+        pass
+
+    assert await current(engine, caller) == ["4"]
+
+
+async def test_of_three_statements_the_two_later_may_be_forgotten_at_once(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+    rome = await replace(engine, caller, clock, berlin, "Ana lives in Rome")
+
+    async with while_all_wait(
+        engine, caller, forget(engine, caller, rome), forget(engine, caller, berlin)
+    ):
+        pass
+
+    assert await current(engine, caller) == ["Ana lives in Paris"]
+
+
+@pytest.mark.parametrize("let_go", [forget, remove])
+async def test_who_forgets_and_who_links_the_same_two_at_once_do_not_wait_for_each_other(
+    engine: Engine, caller: Caller, clock: Clock, let_go: Letting
+) -> None:
+    """In whichever order their memories are held: a ring of waiting would fail one of them."""
+    for _ in range(4):
+        paris = await say(engine, caller, "Ana lives in Paris")
+        berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+        rome = await say(engine, caller, "Ana lives in Rome")
+        async with while_all_wait(
+            engine,
+            caller,
+            link(engine, caller, rome, Link(paris, Relation.UPDATES)),
+            let_go(engine, caller, berlin),
+        ):
+            pass
+        assert await current(engine, caller) == ["Ana lives in Rome"]
+        await remove(engine, caller, rome)
+        await remove(engine, caller, paris)
+
+
+@pytest.mark.parametrize("scope", [Scope.GLOBAL, Scope.THREAD])
+async def test_what_few_see_ends_nothing_that_all_see(
+    engine: Engine, caller: Caller, clock: Clock, scope: Scope
+) -> None:
+    stranger = await colleague(engine, caller)
+    shared = await say(engine, stranger, "The office opens at nine")
+    channel = Channel("mine") if scope is Scope.THREAD else None
+    own = await replace(
+        engine, caller, clock, shared, "The office opens at ten", scope=scope, channel=channel
+    )
+
+    assert await current(engine, stranger) == ["The office opens at nine"]
+    assert (await get(engine, stranger, shared)).superseded_by is None
+    await forget(engine, caller, own) if scope is Scope.GLOBAL else None
+    shared_too = await replace(engine, caller, clock, shared, "The office opens at eight")
+    assert (await get(engine, stranger, shared)).superseded_by == shared_too.id
+
+
+async def test_what_one_person_sees_ends_what_only_they_see(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    tea = await say(engine, caller, "I like tea", scope=Scope.GLOBAL)
+    await replace(engine, caller, clock, tea, "I like coffee", scope=Scope.GLOBAL)
+
+    assert await current(engine, caller) == ["I like coffee"]
+
+
+async def test_a_statement_ends_when_the_word_that_still_ends_it_was_said(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    """By two ways from the same memory: directly, and behind one that is forgotten."""
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+    rome = await replace(engine, caller, clock, berlin, "Ana lives in Rome")
+    since = clock.at
+    await forget(engine, caller, berlin)
+    assert (await get(engine, caller, paris)).valid_until == since
+    clock.advance(A_DAY)
+    await link(engine, caller, rome, Link(paris, Relation.UPDATES))
+    await remove(engine, caller, berlin)
+    await unlink(engine, caller, rome, paris, Relation.UPDATES)
+    clock.advance(A_DAY)
+
+    await link(engine, caller, rome, Link(paris, Relation.UPDATES))
+
+    old = await get(engine, caller, paris)
+    assert (old.superseded_by, old.valid_until) == (rome.id, clock.at)
 
 
 async def test_a_correction_that_is_merely_worn_out_does_not_make_the_old_statement_true(
@@ -196,6 +310,17 @@ async def test_a_correction_that_is_merely_worn_out_does_not_make_the_old_statem
 
     assert await current(engine, caller) == []
     assert (await get(engine, caller, paris)).superseded_by == berlin.id
+
+
+async def test_nobody_forgets_a_correction_as_maintenance_does(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    paris = await say(engine, caller, "Ana lives in Paris")
+    berlin = await replace(engine, caller, clock, paris, "Ana lives in Berlin")
+
+    await forget(engine, caller, berlin, reason=WORN_OUT)
+
+    assert await current(engine, caller) == ["Ana lives in Paris"]
 
 
 async def test_a_correction_said_again_replaces_what_the_first_one_did_and_gives_it_back(

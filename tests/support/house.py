@@ -109,8 +109,8 @@ def only(embedder: Embedder) -> Embedders:
     return Embedders(embedder)
 
 
-async def until_blocked(engine: Engine) -> None:
-    """Wait until somebody waits for a row that another holds."""
+async def until_blocked(engine: Engine, count: int = 1) -> None:
+    """Wait until so many wait for a row, or a turn, that another holds."""
 
     async def is_blocked() -> bool:
         async with engine.pool.everywhere() as db:
@@ -118,6 +118,6 @@ async def until_blocked(engine: Engine) -> None:
                 "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
                 " WHERE NOT l.granted AND a.datname = current_database()"
             )
-        return bool(found.rowcount)
+        return found.rowcount >= count
 
     await until(is_blocked)

@@ -11,6 +11,7 @@ from recollect.engine.words import terms
 from recollect.errors import NotFound
 from recollect.store import idempotency, jobs, links, memories, words
 from recollect.store.pool import Db
+from recollect.store.wear import BY_TIME
 
 
 async def forget(engine: Engine, caller: Caller, ref: Ref, *, reason: str | None = None) -> Memory:
@@ -26,11 +27,14 @@ async def forget(engine: Engine, caller: Caller, ref: Ref, *, reason: str | None
 async def forget_within(
     engine: Engine, db: Db, caller: Caller, ref: Ref, *, reason: str | None = None
 ) -> Memory:
-    """As `forget`, in a transaction that is under way."""
+    """As `forget`, in a transaction that is under way and holds no memory yet."""
+    await links.take_turn(db, caller.workspace_id)
     await memories.lock(db, caller, ref)
     memory = await memories.find(db, caller, ref, engine.now())
     if memory is None:
         raise NotFound("memory")
+    if reason in BY_TIME:
+        reason = f'"{reason}"'  # somebody's words: what time does leaves replaced what was
     await memories.hide(db, caller.workspace_id, memory.id, reason=reason, now=engine.now())
     await words.remove(db, caller.workspace_id, [memory.id])
     await engine.note(
@@ -51,6 +55,7 @@ async def restore(engine: Engine, caller: Caller, ref: Ref) -> Memory:
     """Bring a hidden memory back, as it was; what it replaces is replaced again."""
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
+        await links.take_turn(db, caller.workspace_id)
         memory_id = await memories.lock(db, caller, ref)
         if memory_id is None or not await memories.unhide(
             db, caller.workspace_id, memory_id, engine.now()
@@ -83,6 +88,7 @@ async def remove(engine: Engine, caller: Caller, ref: Ref) -> None:
     """Delete a memory, its words and its vectors for good; a hidden one too."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
+        await links.take_turn(db, caller.workspace_id)
         memory_id = await memories.lock(db, caller, ref)
         if memory_id is None:
             raise NotFound("memory")
@@ -90,7 +96,10 @@ async def remove(engine: Engine, caller: Caller, ref: Ref) -> None:
 
 
 async def remove_rows(engine: Engine, db: Db, caller: Caller, ids: Sequence[MemoryId]) -> None:
-    """Delete memories whose rows the transaction holds, each with its line in the audit."""
+    """Delete memories whose rows the transaction holds, each with its line in the audit.
+
+    It has waited for its turn to change what replaces what before it held them.
+    """
     traces = await memories.traces(db, caller.workspace_id, ids)
     replaced = await links.replaced(db, caller.workspace_id, ids)
     await links.inherit(db, caller.workspace_id, ids)

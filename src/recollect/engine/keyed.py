@@ -62,12 +62,8 @@ async def save_keyed(engine: Engine, reach: Reach, ask: SaveKeyed) -> Saved:
     # Before the transaction: no connection is held while a model thinks.
     embedded = await spaces.embed_passage(engine, caller.workspace_id, ask.save.content)
     async with engine.writing(caller) as db:
-        before = None
-        if ask.save.key is not None and not ask.forces_new:
-            await keyed.hold(db, caller, ask.save.key, ask.save.scope)
-            before = await keyed.find(db, caller, ask.save.key, ask.save.scope, engine.now())
+        before = None if ask.forces_new else await _held(engine, db, caller, ask.save)
         if before:
-            await memories.lock(db, caller, Ref(id=before.id))
             after = await change_within(engine, db, caller, before, ask.change, embedded)
             saved = Saved(after, is_new=False)
         else:
@@ -75,6 +71,21 @@ async def save_keyed(engine: Engine, reach: Reach, ask: SaveKeyed) -> Saved:
         for link in ask.links:
             await _add_source(engine, db, caller, saved.memory.id, link)
     return saved
+
+
+async def _held(engine: Engine, db: Db, caller: Caller, ask: Save) -> Memory | None:
+    """The memory of that key in the caller's place, as it is once nobody else is changing it."""
+    if ask.key is None:
+        return None
+    await keyed.hold(db, caller, ask.key, ask.scope)
+    held: set[MemoryId] = set()
+    while found := await keyed.find(db, caller, ask.key, ask.scope, engine.now()):
+        if found.id in held:
+            return found
+        # Whoever had it may have changed or forgotten it: then another, or none, has the key.
+        await memories.lock(db, caller, Ref(id=found.id))
+        held.add(found.id)
+    return None
 
 
 async def find_keyed(engine: Engine, reach: Reach, ref: Ref) -> tuple[Caller, Memory]:

@@ -82,6 +82,8 @@ async def link(engine: Engine, caller: Caller, source: Ref, wish: Link) -> Assoc
     """Link two memories that are there."""
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
+        if wish.relation is Relation.UPDATES:
+            await links.take_turn(db, caller.workspace_id)
         start = await _existing(engine, db, caller, source)
         end = await _existing(engine, db, caller, wish.target)
         if start.id == end.id:
@@ -105,12 +107,15 @@ async def unlink(
     """Remove a link; what nothing else replaces is current again."""
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
+        if relation is Relation.UPDATES:
+            await links.take_turn(db, caller.workspace_id)
         start = await _existing(engine, db, caller, source)
         end = await _existing(engine, db, caller, target)
         if not await links.remove(db, caller.workspace_id, start.id, end.id, relation):
             raise NotFound("association")
         if relation is Relation.UPDATES:
-            await links.settle(db, caller.workspace_id, [end.id], engine.now())
+            below = await links.replaced(db, caller.workspace_id, [end.id])
+            await links.settle(db, caller.workspace_id, [end.id, *below], engine.now())
         await _note(engine, db, caller, "memory.unlinked", start, end, relation)
 
 
@@ -119,6 +124,7 @@ async def reopen(engine: Engine, caller: Caller, ref: Ref) -> Memory:
     caller.require(Right.READ)  # the answer shows it
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
+        await links.take_turn(db, caller.workspace_id)
         await memories.lock(db, caller, ref)
         memory = await _existing(engine, db, caller, ref)
         if memory.superseded_by is None:

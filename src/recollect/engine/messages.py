@@ -23,7 +23,7 @@ from recollect.domain import (
 from recollect.engine.core import Engine
 from recollect.engine.forget import remove_rows
 from recollect.errors import Invalid, NotFound, TooLarge
-from recollect.store import idempotency, jobs, messages, segments
+from recollect.store import idempotency, jobs, links, messages, segments
 from recollect.store.jobs import NewJob
 from recollect.store.messages import Held, Located
 from recollect.store.pool import Db
@@ -199,6 +199,7 @@ async def delete_message(engine: Engine, caller: Caller, ref: Ref) -> None:
     async with engine.writing(caller) as db:
         message = await _existing(engine, db, caller, ref)
         held = await held_thread(engine, db, caller, Ref(id=message.thread_id))
+        await links.take_turn(db, caller.workspace_id)
         stretches = await _unsettle(engine, db, caller, message)
         if not await messages.remove(db, caller.workspace_id, held.id, [message.id], engine.now()):
             raise NotFound("message")

@@ -16,6 +16,7 @@ from recollect.domain import (
     Memory,
     Origin,
     Ref,
+    Relation,
     Right,
     Scope,
     Thread,
@@ -31,7 +32,7 @@ from recollect.engine.spaces import Embedded
 from recollect.engine.twins import TWIN_FLOOR, is_twin, normalised
 from recollect.engine.words import terms
 from recollect.errors import Invalid, NotFound, TooLarge
-from recollect.store import generations, jobs, memories, threads, vectors, words
+from recollect.store import generations, jobs, links, memories, threads, vectors, words
 from recollect.store.lessons import Lesson
 from recollect.store.pool import Db, together
 
@@ -131,6 +132,8 @@ async def save_within(
         twin = await _find_twin(engine, db, caller, ask, subject, embedded)
         if twin:
             return Saved(twin, is_new=False)
+    if any(link.relation is Relation.UPDATES for link in ask.links):
+        await links.take_turn(db, caller.workspace_id)
     now = said_at = engine.now()
     if ask.said_at and ask.said_at <= now:
         said_at = await memories.moment_after(db, caller, ask.said_at)

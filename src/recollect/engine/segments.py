@@ -43,7 +43,7 @@ from recollect.engine.stretches import ACTOR, keep, marks_of, note
 from recollect.engine.summaries import GIVEN, Summary, speaker_of, summarise
 from recollect.engine.words import terms
 from recollect.errors import Conflict, Invalid, NotFound, Unavailable
-from recollect.store import files, jobs, memories, messages, segments, texts, vectors, words
+from recollect.store import files, jobs, links, memories, messages, segments, texts, vectors, words
 from recollect.store.jobs import NewJob
 from recollect.store.messages import Held, Located
 from recollect.store.pool import Db, together
@@ -191,6 +191,7 @@ async def remove_made(engine: Engine, caller: Caller, ref: Ref) -> None:
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         inside = replace(caller, thread_id=await segments.thread_of(db, caller, ref))
+        await links.take_turn(db, caller.workspace_id)
         memory_id = await memories.lock(db, inside, ref)
         if memory_id is None:
             raise NotFound("memory")
@@ -277,6 +278,7 @@ async def resegment(engine: Engine, caller: Caller, thread: Ref) -> int:
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         held = await held_thread(engine, db, caller, thread)
+        await links.take_turn(db, caller.workspace_id)
         ids = await segments.cut_memories(db, caller.workspace_id, held.id)
         await remove_rows(engine, db, caller, ids)
         await segments.close_until(db, caller.workspace_id, held.id, None)

@@ -29,7 +29,7 @@ from recollect.engine.messages import ListMessages, list_messages
 from recollect.engine.threads import OpenThread, get_thread, open_thread
 from recollect.engine.turn import Ask, Mode
 from recollect.errors import Conflict, Invalid, NotFound
-from recollect.store import events, idempotency, listen, memories, segments, threads
+from recollect.store import events, idempotency, links, listen, memories, segments, threads
 from recollect.store.threads import Place
 
 # On which one server tells the others whose answer, in which chat, is to be broken off.
@@ -119,6 +119,7 @@ async def end_chat(engine: Engine, caller: Caller, ref: Ref) -> None:
         if thread is None:
             raise NotFound("chat")
         await threads.lock(db, caller.workspace_id, thread.id)
+        await links.take_turn(db, caller.workspace_id)
         inside = replace(caller, thread_id=thread.id)
         ids = await memories.ids_of_thread(db, inside, thread.id)
         known = await memories.find_all(db, inside, ids, engine.now(), HISTORY)

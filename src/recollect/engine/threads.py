@@ -22,7 +22,7 @@ from recollect.engine.core import Engine
 from recollect.engine.forget import remove_rows
 from recollect.engine.recall import Hit, Recall, recall
 from recollect.errors import Invalid, NotFound
-from recollect.store import idempotency, memories, threads
+from recollect.store import idempotency, links, memories, threads
 from recollect.store.pool import Db
 
 
@@ -139,6 +139,7 @@ async def close_thread(engine: Engine, caller: Caller, ref: Ref) -> None:
     async with engine.writing(caller) as db:
         thread = await _existing(engine, db, caller, ref)
         await threads.lock(db, caller.workspace_id, thread.id)
+        await links.take_turn(db, caller.workspace_id)
         inside = replace(caller, thread_id=thread.id)
         ids = await memories.ids_of_thread(db, inside, thread.id)
         await remove_rows(engine, db, caller, ids)

@@ -78,6 +78,7 @@ def _is_worn_out(each: Wearing, importance: float, engine: Engine) -> bool:
 async def _merge(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
     while True:
         async with engine.pool.writing(workspace_id) as db:
+            await links.take_turn(db, workspace_id)
             batch = await wear.repeated(db, workspace_id, now=engine.now(), limit=_BATCH)
             for each in batch:
                 await _merge_one(engine, db, workspace_id, each)

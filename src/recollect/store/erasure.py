@@ -14,8 +14,9 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from recollect.domain import AgentId, OrgId, ProjectId, UserId, WorkspaceId
-from recollect.store.links import CLOSED_BY, INHERIT
+from recollect.store.links import CLOSED_BY, INHERIT, take_turn
 from recollect.store.pool import Db
+from recollect.store.words import hold_tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,8 @@ async def look(db: Db, span: Span) -> tuple[Span, int]:
         "quotes": [row[1] for row in made],
     }
     span = replace(span, learnt_ids=await _ids(db, _LEARNT, kept))
+    await take_turn(db, span.workspace_id)
+    await hold_tally(db, span.workspace_id)
     found = await (await db.execute(_MEMORIES, _values(span))).fetchall()
     span = replace(
         span,

@@ -21,7 +21,7 @@ from recollect.domain import (
 from recollect.store.arrays import IdArray
 from recollect.store.memories import COLUMNS, FOUND, MATCHES, matching, memory_from_row
 from recollect.store.pool import Db, Numbered
-from recollect.store.visible import IN_SIGHT, VISIBLE, in_sight_of, visible_to
+from recollect.store.visible import IN_SIGHT, PLACE, VISIBLE, in_sight_of, visible_to
 from recollect.store.wear import SAID_AGAIN, WORN_OUT
 
 # A link somebody made is never weakened to one made by likeness. Both ends are held: a foreign key
@@ -87,12 +87,30 @@ async def remove(
     return (await db.execute(_REMOVE, values)).rowcount > 0
 
 
+# What is closed hangs on whole chains of links, and a transaction holds the rows of two: whatever
+# makes or takes away a link that replaces, or a memory that may be in such a chain, comes one at a
+# time in its workspace. Two that are linked the other way round at the same moment would close each
+# other, and one whose only successor goes would stay closed.
+_TAKE_TURN = """
+    SELECT pg_advisory_xact_lock(hashtextextended('replacing/' || %(workspace_id)s::text, 0))
+"""
+
+
+async def take_turn(db: Db, workspace_id: WorkspaceId) -> None:
+    """Wait for others who change what replaces what; to be asked before any memory is held."""
+    await db.execute(_TAKE_TURN, {"workspace_id": workspace_id})
+
+
 # Replacing: what closes a statement is the first `updates` that somebody made and whose own memory
 # stands, so what is closed can always be told from the links, whatever was done in which order. One
 # that was forgotten stands no more, and one said again since has its links there. What is merely
 # worn out was no less true.
 _STANDS = f"(n.deleted_at IS NULL OR n.delete_reason = '{WORN_OUT}')"
 _REPLACES = "a.relation = 'updates' AND a.is_authored"
+# Nobody's own word ends what others see: whoever sees the older statement must see the newer one.
+_IS_SEEN_AS_FAR = f"""
+    (n.scope = 'workspace' OR ({PLACE.replace("m.", "n.")}) = ({PLACE.replace("m.", "t.")}))
+"""
 # Behind one that does not stand, whoever replaced that: who forgets the second of three statements
 # does not mean the first to be true again.
 CLOSED_BY = f"""
@@ -108,12 +126,12 @@ CLOSED_BY = f"""
             JOIN memory n ON n.workspace_id = %(workspace_id)s AND n.id = above.source_id
             JOIN association a
                 ON a.workspace_id = %(workspace_id)s AND a.target_id = n.id AND {_REPLACES}
-            WHERE {_STANDS} IS NOT TRUE
+            WHERE {_STANDS} IS NOT TRUE AND {_IS_SEEN_AS_FAR}
         )
         SELECT above.source_id, above.created_at FROM above
     ) AS above
     JOIN memory n ON n.workspace_id = %(workspace_id)s AND n.id = above.source_id
-    WHERE {_STANDS} AND n.id <> t.id
+    WHERE {_STANDS} AND {_IS_SEEN_AS_FAR} AND n.id <> t.id
     ORDER BY above.created_at, above.source_id
     LIMIT 1
 """
@@ -133,7 +151,8 @@ _SETTLE = f"""
         WHERE t.workspace_id = %(workspace_id)s AND t.id = ANY(%(ids)s)
     ) AS said
     WHERE memory.workspace_id = %(workspace_id)s AND memory.id = said.id
-        AND superseded_by IS DISTINCT FROM said.by
+        AND (superseded_by IS DISTINCT FROM said.by
+             OR (said.by IS NOT NULL AND valid_until IS DISTINCT FROM said.at))
         AND (superseded_by IS NOT NULL OR valid_until IS NULL OR valid_until > %(now)s)
     RETURNING memory.id, superseded_by
 """

@@ -312,6 +312,7 @@ async def traces(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> 
 _OF_THREAD = f"""
     SELECT m.id FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.thread_id = %(thread_id)s AND {IN_SIGHT}
+    ORDER BY m.id
     FOR UPDATE
 """
 
@@ -339,18 +340,22 @@ async def moment_after(db: Db, caller: Caller, at: datetime) -> datetime:
     return row[0] + timedelta(microseconds=1) if row and row[0] else at
 
 
-# Held in one order first: two recalls of the same memories at once would otherwise wait for each
-# other in a ring, which PostgreSQL ends by failing one of them.
+# What somebody else is just changing, or counting, is waited for one by one and holding nothing:
+# two that wait for each other in a ring PostgreSQL ends by failing one, and that may be the change.
 _TOUCH = sql.SQL("""
     WITH held AS (
         SELECT m.id FROM memory m
         WHERE m.workspace_id = {workspace_id} AND m.id = ANY({ids})
-        ORDER BY m.id
-        FOR NO KEY UPDATE
+        FOR NO KEY UPDATE SKIP LOCKED
     )
     UPDATE memory SET access_count = access_count + 1, last_accessed_at = {now}
     FROM held
     WHERE memory.workspace_id = {workspace_id} AND memory.id = held.id
+    RETURNING memory.id
+""")
+_TOUCH_ONE = sql.SQL("""
+    UPDATE memory SET access_count = access_count + 1, last_accessed_at = {now}
+    WHERE workspace_id = {workspace_id} AND id = {id}
 """)
 
 
@@ -358,10 +363,12 @@ async def touch(
     pool: Pool, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime
 ) -> None:
     """Note that these were recalled; a crash may lose it."""
-    statement = _TOUCH.format(
-        workspace_id=sql.Literal(workspace_id), ids=sql.Literal(list(ids)), now=sql.Literal(now)
-    )
-    await pool.count(workspace_id, statement)
+    named = {"workspace_id": sql.Literal(workspace_id), "now": sql.Literal(now)}
+    statement = _TOUCH.format(**named, ids=sql.Literal(list(ids)))
+    touched = {row[0] for row in await pool.count(workspace_id, statement)}
+    for memory_id in ids:
+        if memory_id not in touched:
+            await pool.count(workspace_id, _TOUCH_ONE.format(**named, id=sql.Literal(memory_id)))
 
 
 _ORDERS = """

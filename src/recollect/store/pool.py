@@ -17,7 +17,7 @@ from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from recollect.domain import UserId, WorkspaceId
-from recollect.errors import Invalid, Unauthenticated, Unavailable
+from recollect.errors import Conflict, Invalid, Unauthenticated, Unavailable
 from recollect.store import arrays
 
 Db = psycopg.AsyncConnection[TupleRow]
@@ -149,8 +149,8 @@ class Pool:
         """What the pool counts about itself."""
         return self._pool.get_stats()
 
-    async def count(self, workspace_id: WorkspaceId, statement: sql.Composed) -> None:
-        """Change what is only counted, in a transaction and a round trip of its own.
+    async def count(self, workspace_id: WorkspaceId, statement: sql.Composed) -> list[TupleRow]:
+        """Change what is only counted, in a transaction and a round trip of its own; what it tells.
 
         A crash may lose it, and it waits for no disk.
         """
@@ -159,7 +159,8 @@ class Pool:
         except (PoolTimeout, PoolClosed) as error:
             raise Unavailable("database") from error
         try:
-            await connection.execute(_COUNT.format(_begin(workspace_id), statement))
+            cursor = await connection.execute(_COUNT.format(_begin(workspace_id), statement))
+            return await _told(cursor)
         except BaseException as error:
             with suppress(psycopg.Error):
                 await connection.rollback()
@@ -188,6 +189,9 @@ class Pool:
         except psycopg.errors.ProgramLimitExceeded as error:
             # An operational error to the driver, but trying again would not help.
             raise Invalid("A value is longer than the database can look up by.") from error
+        except psycopg.errors.ForeignKeyViolation as error:
+            # Found a moment ago, and deleted by somebody else since.
+            raise Conflict("What this belongs to was just deleted.", is_passing=True) from error
         except psycopg.OperationalError as error:
             raise Unavailable("database") from error
         finally:
@@ -223,6 +227,17 @@ class Pool:
         # Whoever is told to stop while the pool's lock is waited for would take the connection
         # along, and the pool would be one smaller for good. It costs 8 microseconds.
         await asyncio.shield(self._pool.putconn(connection))
+
+
+async def _told(cursor: psycopg.AsyncCursor[TupleRow]) -> list[TupleRow]:
+    """The rows of whichever statement has some."""
+    rows: list[TupleRow] = []
+    is_more: bool | None = True
+    while is_more:
+        if cursor.description:
+            rows += await cursor.fetchall()
+        is_more = cursor.nextset()
+    return rows
 
 
 def _begin(workspace_id: WorkspaceId) -> sql.Composed:

@@ -126,6 +126,7 @@ _EMPTIED = """
         AND NOT EXISTS (
             SELECT FROM memory_message l
             WHERE l.workspace_id = %(workspace_id)s AND l.memory_id = m.id)
+    ORDER BY m.id
     FOR UPDATE OF m
 """
 

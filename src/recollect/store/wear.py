@@ -13,6 +13,7 @@ from recollect.store.pool import Db
 # Why maintenance hid a memory. Neither says that it was wrong.
 WORN_OUT = "maintenance: worn out"
 SAID_AGAIN = "maintenance: said again since"
+BY_TIME = frozenset({WORN_OUT, SAID_AGAIN})
 
 
 @dataclass(frozen=True, slots=True)

@@ -750,8 +750,20 @@ _FOLD = """
 """
 
 
+# Who deletes the increments of a place while they are added up would miss their sum.
+_HOLD_TALLY = """
+    SELECT pg_advisory_xact_lock(hashtextextended('tally/' || %(workspace_id)s::text, 0))
+"""
+
+
+async def hold_tally(db: Db, workspace_id: WorkspaceId) -> None:
+    """Have nobody fold the increments of a workspace until the transaction ends."""
+    await db.execute(_HOLD_TALLY, {"workspace_id": workspace_id})
+
+
 async def fold_tally(db: Db, workspace_id: WorkspaceId) -> None:
     """Replace the increments of each place of a workspace by their sum."""
+    await hold_tally(db, workspace_id)
     await db.execute(_FOLD, {"workspace_id": workspace_id})
 
 

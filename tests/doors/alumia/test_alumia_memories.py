@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx2
 import psycopg
@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.domain import Caller, Right
+from recollect.domain import Caller, MemoryId, Ref, Right
 from recollect.doors.alumia.wire import shown_importance
+from recollect.engine.change import Change, change_within
 from recollect.engine.core import Engine
+from recollect.engine.forget import forget_within, restore
 from recollect.server import Server
+from recollect.store import memories
 from tests.support.alumia import (
     client_of,
     complaint,
@@ -28,7 +31,7 @@ from tests.support.alumia import (
 )
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
-from tests.support.house import Visitor
+from tests.support.house import Visitor, until_blocked
 from tests.support.statebase import remember
 
 pytestmark = pytest.mark.anyio
@@ -121,6 +124,45 @@ async def test_R304_two_saves_of_a_key_at_one_instant_make_one_row(
 
     assert sorted(answer.status_code for answer in answers) == [200] * 27 + [201] * 3
     assert len(await values(http, limit=100)) == 3
+
+
+async def test_R304_a_save_of_a_key_that_is_just_being_forgotten_is_kept(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    first = await kept(http, "London", key="home")
+
+    async with engine.writing(caller) as db:
+        await forget_within(engine, db, caller, Ref(id=MemoryId(UUID(first["id"]))))
+        saving = asyncio.create_task(
+            http.post("/api/v1/memories", json={"key": "home", "value": "Paris"})
+        )
+        await until_blocked(engine)
+    answer = await saving
+
+    assert answer.status_code == 201
+    assert await values(http, key="home") == ["Paris"]
+    await restore(engine, caller, Ref(id=MemoryId(UUID(first["id"]))))
+    assert sorted(await values(http, key="home")) == ["London", "Paris"]
+
+
+async def test_a_save_of_a_key_that_is_just_being_changed_loses_nothing_of_the_change(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
+) -> None:
+    first = await kept(http, "London", key="home")
+
+    async with engine.writing(caller) as db:
+        before = await memories.find(db, caller, Ref(id=MemoryId(UUID(first["id"]))), engine.now())
+        assert before
+        assert await memories.lock(db, caller, Ref(id=before.id))
+        saving = asyncio.create_task(
+            http.post("/api/v1/memories", json={"key": "home", "value": "Paris"})
+        )
+        await until_blocked(engine)
+        await change_within(engine, db, caller, before, Change(tags=("flat",)), None)
+    answer = await saving
+
+    assert answer.status_code == 200
+    assert (answer.json()["data"]["value"], answer.json()["data"]["tags"]) == ("Paris", ["flat"])
 
 
 async def test_R279_D11_a_value_has_a_limit_and_so_has_a_key(http: httpx2.AsyncClient) -> None:
