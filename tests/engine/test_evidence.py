@@ -133,20 +133,31 @@ def test_a_later_word_on_the_same_matter_stands_before_the_earlier_one() -> None
 @pytest.mark.parametrize(
     "later",
     [
-        clue(2, thread_id=KITCHEN, speaker="Ana", cosine=0.45, day=1),
-        clue(2, thread_id=GARDEN, speaker="Ben", cosine=0.45, day=1),
-        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=-1),
-        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.10, day=1),
-        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=1, importance=0.4),
+        clue(2, thread_id=KITCHEN, speaker="Ana", cosine=0.45, day=1, stated=0.5),
+        clue(2, thread_id=GARDEN, speaker="Ben", cosine=0.45, day=1, stated=0.5),
+        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=-1, stated=0.5),
+        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.10, day=1, stated=0.5),
+        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=1, stated=0.4),
     ],
     ids=["same thread", "another speaker", "older", "much worse", "less important"],
 )
 def test_otherwise_the_better_one_stays_first(later: Clue) -> None:
-    assert not swapped(clue(1, thread_id=KITCHEN, speaker="Ana", cosine=0.50), later)
+    earlier = clue(1, thread_id=KITCHEN, speaker="Ana", cosine=0.50, stated=0.5)
+    assert not swapped(earlier, later)
 
 
-def test_notes_are_never_reordered_by_age() -> None:
-    assert not swapped(clue(1, cosine=0.5), clue(2, cosine=0.49, day=1))
+def test_of_two_notes_on_the_same_matter_the_later_stands_first() -> None:
+    earlier, later = clue(1, cosine=0.5), clue(2, cosine=0.49, day=1)
+
+    assert swapped(earlier, later)
+    assert not swapped(earlier, later, alike=False)
+
+
+def test_what_was_often_asked_for_does_not_stand_before_a_later_word_for_that() -> None:
+    earlier = clue(1, cosine=0.5, importance=0.9, stated=0.5)
+    later = clue(2, cosine=0.49, day=1, importance=0.5, stated=0.5)
+
+    assert swapped(earlier, later)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.words import LONGEST_TERM, MOST_TERMS, Query, phrases, query_terms, terms
+from recollect.engine.words import (
+    LONGEST_TERM,
+    MOST_TERMS,
+    Query,
+    misspelt,
+    phrases,
+    query_terms,
+    terms,
+)
+from recollect.store.bm25 import Word
 
 any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=300)
 
@@ -105,7 +114,8 @@ def test_an_exact_word_matches_whatever_language_its_text_is_taken_for(
 def test_function_words_leave_a_query_that_says_more() -> None:
     asked = query_terms("What is the colour of my bikes?")
 
-    assert asked == Query(("colour", "bikes", "bike"), (), (("colour",), ("bikes", "bike")))
+    words = (Word(("colour",)), Word(("bikes", "bike")))
+    assert asked == Query(("colour", "bikes", "bike"), (), words)
 
 
 def test_a_query_of_function_words_keeps_them() -> None:
@@ -146,8 +156,55 @@ def test_a_word_of_a_thousand_parts_is_asked_for_by_the_first_of_them() -> None:
 
     [word] = query_terms(chunk).words
 
-    assert len(word) <= MOST_TERMS
-    assert word[0] in terms(chunk)
+    assert len(word.terms) <= MOST_TERMS
+    assert word.forms[0] in terms(chunk)
+
+
+def test_a_code_is_asked_for_as_a_whole_and_in_its_parts() -> None:
+    [code] = query_terms("ERR_4711").words
+    assert code == Word(("err_4711",), ("err", "4711"))
+    [version] = query_terms("v2.3.1").words
+    assert version.forms == ("v2.3.1", "2.3.1")
+    [ordinal] = query_terms("8th").words
+    assert ordinal.forms == ("8th", "8")
+
+
+def test_words_that_say_when_are_asked_for_aside() -> None:
+    words = query_terms("What did I cook on Saturday?", {"on", "saturday"}).words
+    assert [(word.forms[0], word.is_aside) for word in words] == [
+        ("cook", False),
+        ("saturday", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("mushroms", "mushrooms"),
+        ("Kruangbin", "khruangbin"),
+        ("hazlenuts", "hazelnuts"),
+        ("passsport", "passport"),
+        ("pasxport", "passport"),
+        ("ngnix", "nginx"),
+        ("Schroeder", "schroder"),
+        ("привед", "привет"),
+    ],
+)
+def test_a_slip_of_the_finger_is_one_letter(typed: str, meant: str) -> None:
+    [word] = query_terms(typed).words
+    assert meant in misspelt(word)
+    assert not set(word.forms) & set(misspelt(word))
+
+
+@pytest.mark.parametrize(("typed", "other"), [("horse", "house"), ("err_4711", "err_4712")])
+def test_what_may_well_be_meant_so_is_no_slip(typed: str, other: str) -> None:
+    [word] = query_terms(typed).words
+    assert other not in misspelt(word)
+
+
+@given(any_text)
+def test_slips_are_bounded_whatever_is_typed(text: str) -> None:
+    assert all(len(misspelt(word)) < 2_000 for word in query_terms(text).words)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +247,8 @@ def test_no_query_has_more_terms_than_a_search_reads(text: str, times: int) -> N
 
     asked = query_terms(repeated)
 
-    assert sum(map(len, asked.words)) <= MOST_TERMS
-    assert set(asked.terms) == {term for word in asked.words for term in word}
+    assert sum(len(word.terms) for word in asked.words) <= MOST_TERMS
+    assert set(asked.terms) == {term for word in asked.words for term in word.terms}
 
 
 @given(any_text)

@@ -12,6 +12,7 @@ from recollect.engine.spaces import no_beat
 from recollect.engine.words import query_terms
 from recollect.engine.workspace_search import SearchWorkspace, search_workspace
 from recollect.store import jobs, words
+from recollect.store.bm25 import Word
 from recollect.store.words import Match, too_common
 from tests.support.papers import upload, work
 
@@ -69,22 +70,29 @@ async def test_a_query_of_common_words_alone_is_answered_by_the_rarest(
 
 @given(
     st.lists(
-        st.lists(st.sampled_from("abcd"), min_size=1, unique=True).map(tuple),
+        st.lists(st.sampled_from("abcd"), min_size=1, unique=True).map(
+            lambda each: Word(tuple(each))
+        ),
         min_size=1,
         unique=True,
     ),
     st.dictionaries(st.sampled_from("abcd"), st.integers(1_000, 9_000)),
 )
 def test_the_rarest_word_is_read_in_all_its_forms(
-    query: list[tuple[str, ...]], counts: dict[str, int]
+    query: list[Word], counts: dict[str, int]
 ) -> None:
     rest = too_common(query, counts)
 
-    rarest = min(sum(counts.get(term, 0) for term in word) for word in query)
+    rarest = min(sum(counts.get(term, 0) for term in word.forms) for word in query)
     assert any(
-        sum(counts.get(term, 0) for term in word) == rarest and rest.isdisjoint(word)
+        sum(counts.get(term, 0) for term in word.forms) == rarest and rest.isdisjoint(word.forms)
         for word in query
     )
+
+
+def test_the_common_parts_of_a_code_are_left_unread_and_the_rare_ones_are_not() -> None:
+    code = Word(("app/main.py",), ("app", "main", "py"))
+    assert too_common([code], {"py": 50_000, "main": 2_000}) == {"py"}
 
 
 async def test_two_common_words_of_one_stem_find_what_has_either(

@@ -10,13 +10,14 @@ from recollect.engine.core import Engine
 from recollect.engine.counting import count_words
 from recollect.engine.save import Save, save
 from recollect.store import chunks, words
+from recollect.store.bm25 import Word
 from recollect.store.words import Leads, Match
 from tests.support.papers import upload, work
 from tests.support.plans import explained
 
 pytestmark = pytest.mark.anyio
 
-USER = [("user",)]
+USER = [Word(("user",))]
 LIMIT = 3
 LOOKED_AT = 6
 MOST_POSTINGS = 10

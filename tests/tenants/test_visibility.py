@@ -36,6 +36,7 @@ from recollect.engine.core import Engine
 from recollect.engine.save import content_digest
 from recollect.models.registry import Embedders
 from recollect.store import identity, links, memories, projects, threads, vectors, words
+from recollect.store.bm25 import Word
 from recollect.store.vectors import Point
 from tests.support.clock import Clock
 from tests.support.database import TestDatabases
@@ -283,11 +284,11 @@ async def seen_by(engine: Engine, caller: Caller, house: House, way: int) -> set
                 assert {each.memory.id for each in whole} == {each.id for each in near}
                 return {each.id for each in near}
             case 5:
-                matches = await words.search(db, caller, [["same"]], ANY, limit=100, now=now)
+                matches = await words.search(db, caller, [Word(("same",))], ANY, limit=100, now=now)
                 return {each.id for each in matches}
             case 6:
                 point = Point(1, pseudo_random("anything", DIMENSION))
-                leads = await words.leads(db, caller, [["same"]], ANY, limit=1, now=now)
+                leads = await words.leads(db, caller, [Word(("same",))], ANY, limit=1, now=now)
                 around = await words.around(db, caller, leads, point, ANY, limit=100, now=now)
                 assert {each.id for each in leads.seen} <= {each.id for each in around.matches}
                 return {each.id for each in around.matches}

@@ -19,25 +19,28 @@ from recollect.engine.words import language_of
 
 # Each month in English, German, French, Spanish, Italian, Portuguese, Dutch and Russian.
 _MONTHS = (
-    "january januar jänner janvier enero gennaio janeiro januari январь января январе",
-    "february februar février fevrier febrero febbraio fevereiro februari февраль февраля феврале",
-    "march märz mars marzo março maart март марта марте",
-    "april avril abril aprile апрель апреля апреле",
+    "january jan januar jänner janvier enero gennaio janeiro januari январь января январе",
+    "february feb februar février fevrier febrero febbraio fevereiro февраль февраля феврале",
+    "march mar märz mars marzo março maart март марта марте",
+    "april apr avril abril aprile апрель апреля апреле",
     "may mai mayo maggio maio mei май мая мае",
-    "june juni juin junio giugno junho июнь июня июне",
-    "july juli juillet julio luglio julho июль июля июле",
-    "august août aout agosto augustus август августа августе",
-    "september septembre septiembre settembre setembro сентябрь сентября сентябре",
-    "october oktober octobre octubre ottobre outubro октябрь октября октябре",
-    "november novembre noviembre novembro ноябрь ноября ноябре",
-    "december dezember décembre decembre diciembre dicembre dezembro декабрь декабря декабре",
+    "june jun juni juin junio giugno junho июнь июня июне",
+    "july jul juli juillet julio luglio julho июль июля июле",
+    "august aug août aout agosto augustus август августа августе",
+    "september sep sept septembre septiembre settembre setembro сентябрь сентября сентябре",
+    "october oct oktober octobre octubre ottobre outubro октябрь октября октябре",
+    "november nov novembre noviembre novembro ноябрь ноября ноябре",
+    "december dec dezember décembre decembre diciembre dicembre dezembro декабрь декабря декабре",
 )
 _MONTH_OF = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
 _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _YEAR = r"(?:19|20)\d\d"
 # A month or a year alone is a time only where a word like this stands before it: "of May" may be
 # somebody's name, and "of 2000" an amount.
-_WITHIN = "in|during|last|this|early|late|mid|im|letzten|diesen|en|nel|em|op|в"
+_WITHIN = (
+    r"in|during|last|this|early|late|mid|(?:beginning|start|middle|end)\ of|im|letzten|diesen|en"
+    "|nel|em|op|в"
+)
 # Or one that opens it to a side: what was said since then, or before.
 _OPENING = {
     word: opening
@@ -80,12 +83,13 @@ _TIME = re.compile(
         | (?P<figures>\d\d?[./]\d\d?[./]{_YEAR})
         | (?P<day>\d\d?)(?P<mark>st|nd|rd|th|\.|er|º)?\ (?P<of>(?:of|de|di)\ )?(?P<month>{_MONTH})
             (?:,?\ (?:(?:of|de|del)\ )?(?P<year>{_YEAR}))?
-        | (?P<month2>{_MONTH})\ (?P<day2>\d\d?)(?:st|nd|rd|th)?(?:,?\ (?P<year2>{_YEAR}))?
+        | (?P<month2>{_MONTH})\.?\ (?P<day2>\d\d?)(?:st|nd|rd|th)?(?:,?\ (?P<year2>{_YEAR}))?
         | (?P<month3>{_MONTH}),?\ (?:(?:of|de|del)\ )?(?P<year3>{_YEAR})
         | (?(opening)|(?:{_WITHIN})\ )(?:(?P<month4>{_MONTH})(?!,?\ \d)|(?P<year4>{_YEAR}))
         | (?:from|between)\ (?P<from>{_YEAR})\ (?:to|and|until|till)\ (?P<to>{_YEAR})
         | (?P<near>{"|".join(map(re.escape, _NEAR))})
         | (?P<span>last|this|the\ past|the\ last)\ (?P<unit>{_UNIT}|weekend)
+        | (?:at|on|over)\ (?P<weekend>the\ weekend)
         | (?:the\ |over\ the\ )?(?:last|past)\ (?P<past>{_COUNT})\ (?P<units>{_UNIT})s
         | (?P<ago>{_COUNT})\ (?P<agos>{_UNIT})s?\ ago
         | (?(opening)|(?:last|on|this)\ )(?P<weekday>{"|".join(WEEKDAYS)})
@@ -95,7 +99,8 @@ _TIME = re.compile(
 )
 # A question that has neither a year nor one of these names no day, and is spared the rest.
 _WORD = re.compile(rf"{_YEAR}|[^\W\d_]+")
-_TELLING = {*_MONTH_OF, *WEEKDAYS, "ago", "last", "past", "this", "today", "yesterday"}
+_SAID = re.compile(r"[\w./-]*\w")
+_TELLING = {*_MONTH_OF, *WEEKDAYS, "ago", "last", "past", "this", "today", "weekend", "yesterday"}
 _EARLIEST, _LATEST = date(1000, 1, 1), date(9000, 1, 1)
 # A day of no year is looked for in so many years back, and in the next one.
 _YEARS_BACK = 10
@@ -141,6 +146,8 @@ class Meant:
     is_all: bool = False
     # Then, each day, month with its year or year as a text may have it too.
     named: tuple[str, ...] = ()
+    # The words that say so, in lower case.
+    words: frozenset[str] = frozenset()
 
     def spans(self, now: datetime) -> list[tuple[datetime, datetime]]:
         """From when to when, the end excluded; of those of every year the latest ones."""
@@ -181,17 +188,26 @@ def days_meant(question: str, asked_at: datetime) -> Meant:
     days: list[Days] = []
     named: list[str] = []
     rest = question
+    saying = set(_SAID.findall(asked)) - set(_SAID.findall(question))  # told in English
     for found in _TIME.finditer(question):
         if _is_doubtful(found, question):
             continue
         read = [each for each in _days(found, today) if each.first <= each.last]
         if read:
             rest = rest.replace(found[0], " ", 1)
+            saying.update(_SAID.findall(found[0]))
             named.append(_written(found))
         days += read
-    if not days or not asks_for_anything(rest, language_of(asked)):
-        return Meant(days, zone)
-    return Meant(days, zone, is_all=True, named=_few(filter(None, named)))
+    if not days:
+        return NO_DAYS
+    is_all = asks_for_anything(rest, language_of(asked))
+    return Meant(
+        days,
+        zone,
+        is_all=is_all,
+        named=_few(filter(None, named)) if is_all else (),
+        words=frozenset(saying),
+    )
 
 
 def _few(named: Iterable[str]) -> tuple[str, ...]:
@@ -295,6 +311,8 @@ def _told_from(found: re.Match[str], today: date) -> Days:
     if found["past"]:
         length = _number(found["past"]) * _LENGTHS[found["units"]]
         return Days(_back(today, length), today)
+    if found["weekend"]:
+        return _span("last", "weekend", today)
     return _span(found["span"], found["unit"], today)
 
 

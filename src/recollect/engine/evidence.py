@@ -56,6 +56,8 @@ class Clue(NamedTuple):
     has_phrases: bool = True
     # How many memories are newer; None when more than anybody counted.
     newer: int | None = None
+    # How important somebody said it is: what is often asked for does not stay right for that.
+    stated: float = 0.0
 
     @property
     def is_said(self) -> bool:
@@ -147,9 +149,9 @@ def newer_first(
 ) -> list[Clue]:
     """The order, but a later word on the same matter stands before the earlier one.
 
-    Only between conversations, only about as good, only if the earlier one is not more important
-    nor nearer to the days that are meant, and only by the same speaker: what is said next in one
-    conversation goes on, it replaces nothing.
+    Only between conversations, or of notes by themselves, only about as good, only if the earlier
+    one was not said to be more important, nor is nearer to the days that are meant, and only by the
+    same speaker: what is said next in one conversation goes on, it replaces nothing.
     """
     found: list[Clue] = []
     for clue in order:
@@ -168,13 +170,11 @@ def newer_first(
 
 def _follows(clue: Clue, earlier: Clue, weights: Mapping[MemoryId, float]) -> bool:
     return (
-        clue.is_said
-        and earlier.is_said
-        and clue.thread_id != earlier.thread_id
+        (clue.thread_id is None or clue.thread_id != earlier.thread_id)
         and clue.speaker == earlier.speaker
         and clue.traits.created_at > earlier.traits.created_at
         and not earlier.traits.is_same_thread
-        and clue.traits.importance >= earlier.traits.importance
+        and clue.stated >= earlier.stated
         and weights[earlier.memory_id] - weights[clue.memory_id] < CLOSE
     )
 

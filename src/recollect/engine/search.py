@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -34,7 +34,7 @@ from recollect.engine.rank import Listed, Scored, Source, fuse, ordered, spread
 from recollect.engine.recall import has_meaning
 from recollect.engine.spaces import Asked
 from recollect.engine.twins import TWIN_FLOOR, is_twin
-from recollect.engine.words import Query, query_terms
+from recollect.engine.words import Query, misspelt, query_terms
 from recollect.errors import Invalid, Unavailable
 from recollect.store import links, memories, threads, vectors, words
 from recollect.store.memories import Said, Spans
@@ -52,6 +52,8 @@ _MOST_LINKS = 200
 _NEWEST = 256
 # What tells of the time that is asked about has all of its words, but for how sums are rounded.
 _WHOLLY = 0.999
+# So many words of a question are looked at for slips.
+_MOST_RESPELT = 3
 # How many of the first are compared with one another.
 _CURATED = 20
 
@@ -162,16 +164,20 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
     meant = days_meant(ask.query, asked_at)
     if meant.is_all and (found := await _told_then(engine, caller, ask, meant, asked_at)).total:
         return found
-    query = query_terms(ask.query)
+    query = query_terms(ask.query, meant.words)
+    spans = meant.spans(asked_at)
     # No connection is held while a model thinks, but one reads the words meanwhile.
     asked, leads = await both(
         spaces.embed_query(engine, caller.workspace_id, ask.query),
-        _leads(engine, caller, ask, query),
+        _first_leads(engine, caller, ask, query),
     )
     async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
-        spans = meant.spans(asked_at)
         quest = _Quest(engine, db, caller, ask, query, meant, spans, asked, leads)
         lists = await quest.lists()
+        if not lists.traits and (meaning := await _respelt(db, caller, query, leads)):
+            leads = await _leads(engine, db, caller, ask, meaning)
+            quest = _Quest(engine, db, caller, ask, meaning, meant, spans, asked, leads)
+            lists = await quest.lists()
         is_degraded = asked is None and await has_meaning(db, caller.workspace_id)
         return await _found(engine, db, caller, ask, lists, is_degraded=is_degraded)
 
@@ -240,18 +246,40 @@ async def _found(
     return Found(findings, len(best), is_degraded=is_degraded, confidence=lists.confidence)
 
 
-async def _leads(engine: Engine, caller: Caller, ask: Search, query: Query) -> Leads:
+async def _first_leads(engine: Engine, caller: Caller, ask: Search, query: Query) -> Leads:
     async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
-        return await words.leads(
-            db,
-            caller,
-            query.words,
-            ask.wanted,
-            phrases=query.phrases,
-            limit=_DEPTH,
-            now=engine.now(),
-            view=ask.view,
-        )
+        return await _leads(engine, db, caller, ask, query)
+
+
+async def _leads(engine: Engine, db: Db, caller: Caller, ask: Search, query: Query) -> Leads:
+    return await words.leads(
+        db,
+        caller,
+        query.words,
+        ask.wanted,
+        phrases=query.phrases,
+        limit=_DEPTH,
+        now=engine.now(),
+        view=ask.view,
+    )
+
+
+async def _respelt(db: Db, caller: Caller, query: Query, leads: Leads) -> Query | None:
+    """The query with what its unknown words may be a slip of the finger for; None where nothing is.
+
+    Asked only where nothing was found: a word that is right and unknown may look like another.
+    """
+    meant = {word: misspelt(word) for word in leads.worth.unknown[:_MOST_RESPELT]}
+    known = await words.in_use(db, caller, [each for all_of in meant.values() for each in all_of])
+    if not known:
+        return None
+    respelt = [
+        word._replace(parts=tuple(each for each in meant.get(word, ()) if each in known))
+        if word in meant
+        else word
+        for word in query.words
+    ]
+    return replace(query, words=tuple(respelt))
 
 
 @dataclass(slots=True)
@@ -317,7 +345,7 @@ class _Quest:
                 Source.VECTOR: [
                     Scored(clue.memory_id, clue.cosine)
                     for clue in order
-                    if clue.cosine is not None and clue.cosine >= LEAST_COSINE
+                    if clue.cosine is not None and _is_near_or_worded(clue)
                 ],
                 Source.WORDS: [
                     Scored(clue.memory_id, clue.words) for clue in order if clue.coverage > 0
@@ -374,6 +402,7 @@ class _Quest:
                 each.coverage,
                 each.has_phrases,
                 newer.get(each.id) if newer else None,
+                each.importance_base,
             )
             for each in matches
         ]
@@ -411,10 +440,9 @@ class _Quest:
         weights = weigh(clues, self._typical, self._ask.query, self._meant)
         order = in_order(clues, weights)
         head, tail = order[:_CURATED], order[_CURATED:]
-        said = [clue.memory_id for clue in head if clue.is_said]
-        if self._asked is None or len(said) < 2:
+        if self._asked is None or len(head) < 2:
             return order
-        likeness = await self._likeness(said, self._asked)
+        likeness = await self._likeness([clue.memory_id for clue in head], self._asked)
 
         def are_alike(one: MemoryId, other: MemoryId) -> bool:
             return likeness(one, other) >= SAME_MATTER
@@ -440,13 +468,12 @@ class _Quest:
         return likeness
 
     async def _repeated(self, head: Sequence[Clue], likeness: _Likeness) -> set[MemoryId]:
-        """Those that say again, in the same conversation, what one before them says."""
+        """Those that say again, in the same conversation or in none, what one before them says."""
         pairs = [
             (first.memory_id, again.memory_id)
             for place, again in enumerate(head)
             for first in head[:place]
-            if first.thread_id is not None
-            and first.thread_id == again.thread_id
+            if first.thread_id == again.thread_id
             and likeness(first.memory_id, again.memory_id) >= TWIN_FLOOR
         ]
         if not pairs:
@@ -490,6 +517,16 @@ class _Quest:
 def _traits(each: Match | Memory | Said, home: ThreadId | None) -> Traits:
     is_home = home is not None and each.thread_id == home
     return Traits(each.importance, is_home, each.created_at)
+
+
+def _is_near_or_worded(clue: Clue) -> bool:
+    """Whether it is in the vector list: what has the words asked for ties with nobody else there.
+
+    A code or a name means nothing to a model, and what it is said of is near by accident.
+    """
+    return clue.coverage >= ENOUGH_COVERAGE or (
+        clue.cosine is not None and clue.cosine >= LEAST_COSINE
+    )
 
 
 def _is_plausible(clue: Clue) -> bool:

@@ -294,8 +294,10 @@ _TELL_ME = {
     ),
 }
 _SAYING_NOTHING = {
-    "english": "all anything else give list me note please recall s say show things topic topics"
-    " up us ve",
+    "english": (
+        "all anything earlier else give list me note please recall s say show things topic topics"
+        " up us ve"
+    ),
     "german": "bitte denn eigentlich gab hatte hatten hast habt mal waren worüber wovon zeig",
     "french": "a ai as avais avait avions avez avons c ce d été hier m montre n peux quels s t",
     "spanish": "cosas estuvimos fue he hemos hubo me nos qué sobre",

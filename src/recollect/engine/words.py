@@ -6,16 +6,18 @@ Pure. The statistics and the scoring are the store's; meaning is the embedder's.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
+from string import ascii_lowercase
 from typing import Any
 
 import Stemmer
 
 from recollect.engine.stopwords import LANGUAGES_BY_WORD, LETTERS, STOP_WORDS
+from recollect.store.bm25 import Word
 
 # A term is a key of the postings index; nobody types a longer one, so only its identity matters.
 LONGEST_TERM = 100
@@ -27,8 +29,6 @@ LONGEST_TERM = 100
 # about it before or behind it. Not the rarest: nobody knows which those are before they are read,
 # and what no memory has would come first.
 MOST_TERMS = 512
-
-Word = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,46 @@ def terms(text: str) -> Counter[str]:
     return Counter(chain.from_iterable(_filed(chunk, language) for chunk in chunks))
 
 
-def query_terms(text: str) -> Query:
+def query_terms(text: str, aside: Collection[str] = ()) -> Query:
     """The distinct terms of a query, without its function words if anything else is left.
 
-    Of a text longer than anybody asks, those of its first and last words.
+    Of a text longer than anybody asks, those of its first and last words. `aside` are words, in
+    lower case, that say when and not what.
     """
     chunks = _chunks(text)
     language = _language(chunks)
     # LoCoMo, recall@10 of BM25 alone: .63 without the query's function words, .56 with them.
     stop_words = STOP_WORDS[language]
     telling = [chunk for chunk in chunks if _POSSESSIVE.sub("", chunk.casefold()) not in stop_words]
-    words = _outer([word for chunk in telling or chunks for word in _asked(chunk, language)])
-    found = dict.fromkeys(chain.from_iterable(words))
+    words = _outer(
+        [
+            word._replace(is_aside=chunk.lower() in aside)
+            for chunk in telling or chunks
+            for word in _asked(chunk, language)
+        ]
+    )
+    found = dict.fromkeys(chain.from_iterable(word.terms for word in words))
     return Query(tuple(found), phrases(text), tuple(words))
+
+
+def misspelt(word: Word) -> tuple[str, ...]:
+    """What somebody may have meant who typed one letter wrong; none where that is anybody's guess.
+
+    A letter too many, too few or another, or two the wrong way round; in short words only that
+    last: "horse" is no slip for "house".
+    """
+    typed = word.forms[0]
+    if word.parts or not typed.isalpha() or not _LEAST_TURNED <= len(typed) <= _MOST_TYPED:
+        return ()
+    halves = [(typed[:at], typed[at:]) for at in range(len(typed) + 1)]
+    meant = [left + right[1] + right[0] + right[2:] for left, right in halves if len(right) > 1]
+    if len(typed) >= _LEAST_TYPED:
+        letters = _CYRILLIC if _language_of_script(typed) == "russian" else ascii_lowercase
+        meant += [left + right[1:] for left, right in halves if right]
+        meant += [left + each + right[1:] for left, right in halves if right for each in letters]
+        meant += [left + each + right for left, right in halves for each in letters]
+        meant += [typed.replace(*pair) for pair in (("ae", "a"), ("oe", "o"), ("ue", "u"))]
+    return tuple(each for each in dict.fromkeys(meant) if each not in word.forms)
 
 
 def phrases(text: str) -> tuple[str, ...]:
@@ -173,11 +200,16 @@ _SEPARATORS = re.compile(rf"(?:{_JOINERS}|_)+")
 _THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:[,']\d{3})++(?![\d,])")
 _DECIMAL_COMMA = re.compile(r"(?<![\w.,])(\d+),(\d{1,2})(?![\d,])")
 _POINTED_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+")
+# The 8th is the 8, and v2.3.1 is 2.3.1.
+_NUMBERED = re.compile(r"(\d+)(?:st|nd|rd|th)|v(\d+(?:\.\d+)*)", re.IGNORECASE)
 _ALPHABETIC = re.compile(rf"(?:[^\W\d_]++|[{_WORD_MARKS}]++)++")
 _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 _RUNS = re.compile(rf"{_ALPHABETIC.pattern}|\d+")
 _POSSESSIVE = re.compile(r"'s$", re.IGNORECASE)
 
+# How many letters a word has that may be misspelt, and one whose letters may be turned round.
+_LEAST_TYPED, _LEAST_TURNED, _MOST_TYPED = 6, 4, 20
+_CYRILLIC = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
 _DETECTION_CHUNKS = 400  # enough function words to tell a language; keeps long texts cheap
 _CACHEABLE_CHUNK = 40  # characters; a cache of longer ones could hold whole documents
 
@@ -209,23 +241,24 @@ def _language(chunks: list[str]) -> str:
 def _filed(chunk: str, language: str) -> Iterable[str]:
     if _is_unspaced(chunk):
         return (*_bigrams(chunk), *(_IDEOGRAM.findall(chunk) if len(chunk) > 1 else ()))
-    return _word_terms(chunk, language)
+    return _word(chunk, language).terms
 
 
 def _asked(chunk: str, language: str) -> list[Word]:
     if _is_unspaced(chunk):
-        return [(bigram,) for bigram in _bigrams(chunk)]
-    forms = _word_terms(chunk, language)
-    return [forms] if forms else []
+        return [Word((bigram,)) for bigram in _bigrams(chunk)]
+    word = _word(chunk, language)
+    return [word] if word.forms else []
 
 
 def _outer(words: Sequence[Word]) -> list[Word]:
     """Each word once, in order; where they have too many terms, the first and the last of them."""
     distinct = list(dict.fromkeys(words))
-    if sum(map(len, distinct)) <= MOST_TERMS:
+    if sum(len(word.terms) for word in distinct) <= MOST_TERMS:
         return distinct
     half = MOST_TERMS // 2
-    words = [word[:half] for word in words]  # a chunk may be one word of a thousand parts
+    # A chunk may be one word of a thousand parts.
+    words = [word._replace(parts=word.parts[: half - len(word.forms)]) for word in words]
     first = list(_within(dict.fromkeys(words), half))
     last = list(_within(dict.fromkeys(reversed(words)), half))
     return list(dict.fromkeys((*first, *reversed(last))))
@@ -234,7 +267,7 @@ def _outer(words: Sequence[Word]) -> list[Word]:
 def _within(words: Iterable[Word], most: int) -> Iterator[Word]:
     """Words from the beginning that have so many terms together at most."""
     for word in words:
-        most -= len(word)
+        most -= len(word.terms)
         if most < 0:
             return
         yield word
@@ -248,28 +281,31 @@ def _bigrams(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
 
 
-def _word_terms(chunk: str, language: str) -> tuple[str, ...]:
+def _word(chunk: str, language: str) -> Word:
     if len(chunk) <= _CACHEABLE_CHUNK:
-        return _short_word_terms(chunk, language)
-    return _forms(chunk, language)
+        return _short_word(chunk, language)
+    return _read_word(chunk, language)
 
 
 @lru_cache(maxsize=1 << 15)
-def _short_word_terms(chunk: str, language: str) -> tuple[str, ...]:
-    return _forms(chunk, language)
+def _short_word(chunk: str, language: str) -> Word:
+    return _read_word(chunk, language)
 
 
-def _forms(chunk: str, language: str) -> tuple[str, ...]:
-    """The whole of a word or code, then its parts, each with its stem; no form twice."""
+def _read_word(chunk: str, language: str) -> Word:
+    """The whole of a word or code, and its parts, each with its stem; no form twice."""
     chunk = _POSSESSIVE.sub("", chunk)
     if _is_alphabetic(chunk) and not _HUMPS.search(chunk):
-        return tuple(form for form in _stemmed(chunk, language) if form)
+        return Word(tuple(form for form in _stemmed(chunk, language) if form))
     parts = [part for part in _SEPARATORS.split(chunk) if part]
     # A hyphen or an apostrophe comes and goes ("e-mail", "dont"); a code's separators do not.
     is_compound = all(map(_is_alphabetic, parts)) and not re.search(r"[^\w'-]|_", chunk)
-    found = _stemmed("".join(parts) if is_compound else chunk, language)
+    whole = _stemmed("".join(parts) if is_compound else chunk, language)
     if _POINTED_THOUSANDS.fullmatch(chunk):
-        found.append(chunk.replace(".", ""))
+        whole.append(chunk.replace(".", ""))
+    if number := _NUMBERED.fullmatch(chunk):
+        whole.append(number[1] or number[2])
+    found: list[str] = []
     for part in parts:
         # What an elision leaves ("l'eau", "don't") is no word; a digit of a version is one.
         if len(part) > 1 or not is_compound:
@@ -278,7 +314,8 @@ def _forms(chunk: str, language: str) -> tuple[str, ...]:
         for run in runs if len(runs) > 1 else ():
             if len(run) > 1:
                 found.extend(_stemmed(run, language))
-    return tuple(form for form in dict.fromkeys(found) if form)
+    forms = tuple(form for form in dict.fromkeys(whole) if form)
+    return Word(forms, tuple(part for part in dict.fromkeys(found) if part and part not in forms))
 
 
 def _stemmed(word: str, language: str) -> list[str]:

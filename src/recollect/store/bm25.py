@@ -63,6 +63,20 @@ def saturated(frequency: Floats, length: Floats) -> Floats:
     return frequency * (_K1 + 1) / (frequency + _K1 * (1 - _B + _B * np.maximum(1, length / _LONG)))
 
 
+class Word(NamedTuple):
+    """A word of a question: the forms it may have, and of a code also its parts."""
+
+    forms: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+    # It says when, which is known otherwise too: what lacks it lacks nothing of what is asked.
+    is_aside: bool = False
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """All that is looked up for it."""
+        return (*self.forms, *self.parts)
+
+
 class Further(NamedTuple):
     """A term that was not read, in the text of one of the rows asked about."""
 
@@ -79,35 +93,50 @@ class _Read(NamedTuple):
     saturated: Floats
 
 
+# All parts of a code, in whatever order and company, are worth so much of the code itself: else
+# "10.20.1.14" is as good as "10.20.14.1", and "2" as good as "v2.3.1".
+_PARTS = 0.7
+
+
+class Own(NamedTuple):
+    """What each word is worth in each of some texts, and which share of it they have, 0 to 1."""
+
+    worth: Floats
+    shares: Floats
+
+
 class Worth:
     """What each word of a question is worth in each text that was read.
 
     A word may have several forms (surface, stem). It counts once, by the form that fits best, and
     weighs what its commonest form does. One that no text has weighs most: a question about unknown
-    things is covered little.
+    things is covered little. Where a text has no form of a code, the parts that it has add up, each
+    by how rare it is.
     """
 
     def __init__(
         self,
-        query: Sequence[Sequence[str]],
+        query: Sequence[Word],
         postings: Mapping[str, Posted],
         counts: Mapping[str, int],
         texts: int,
     ) -> None:
-        """The postings read, how many texts have the terms that were not, and how many there are.
-
-        The query is a list of words, each as its forms.
-        """
+        """The postings read, how many texts have the terms that were not, how many there are."""
         self._query, self._postings, self._texts = query, postings, texts
         self._counts = {
-            term: _count(postings.get(term), counts.get(term, 0)) for word in query for term in word
+            term: _count(postings.get(term), counts.get(term, 0))
+            for word in query
+            for term in word.terms
         }
-        self.weights = np.array(
-            [min(_rarity(self._counts[term], texts) for term in word) for word in query]
-        )
+        rarity = {term: _rarity(count, texts) for term, count in self._counts.items()}
+        self.weights = np.array([_weight(word, rarity) for word in query])
+        self._part_shares = [
+            {part: _PARTS * rarity[part] / _sum(word.parts, rarity) for part in word.parts}
+            for word in query
+        ]
         self._words_of: dict[str, list[int]] = {}
         for number, word in enumerate(query):
-            for term in word:
+            for term in dict.fromkeys(word.terms):
                 self._words_of.setdefault(term, []).append(number)
         self._ids, at = _distinct([posted.ids for posted in postings.values()])
         self._read: dict[str, _Read] = {}
@@ -125,11 +154,14 @@ class Worth:
         words of a long Chinese text in a workspace of 15,000.
         """
         scores, best = np.zeros(len(self._ids)), np.zeros(len(self._ids))
-        for weight, word in zip(self.weights, self._query, strict=True):
-            forms = [self._read[term] for term in word if term in self._read]
+        for weight, word, shares in zip(self.weights, self._query, self._part_shares, strict=True):
+            forms = [self._read[term] for term in word.forms if term in self._read]
+            parts = [(self._read[term], shares[term]) for term in shares if term in self._read]
+            for (places, saturation), share in parts:
+                best[places] += weight * share * np.minimum(saturation, 1)
             for places, saturation in forms:
                 best[places] = np.maximum(best[places], weight * saturation)
-            for places, _ in forms:
+            for places, _ in (*forms, *(read for read, _ in parts)):
                 scores[places] += best[places]
                 best[places] = 0
         return scores
@@ -137,6 +169,11 @@ class Worth:
     def __len__(self) -> int:
         """In how many texts any word is worth anything."""
         return len(self._ids)
+
+    @property
+    def unknown(self) -> list[Word]:
+        """The words that no text has in any form."""
+        return [word for word in self._query if not any(self._counts[term] for term in word.terms)]
 
     @property
     def sampled(self) -> list[str]:
@@ -170,36 +207,58 @@ class Worth:
         order = places[np.argsort(-scores[places], kind="stable")][:most]
         return self._ids[order], scores[order]
 
-    def of(self, ids: Sequence[UUID], further: Iterable[Further]) -> Floats:
-        """A row for each text: what each word is worth in it, with the terms that were not read."""
-        found = np.zeros((len(ids), len(self.weights)))
+    def of(self, ids: Sequence[UUID], further: Iterable[Further]) -> Own:
+        """A row for each text, with the terms that were not read."""
         names = id_bytes(ids)
         places = np.searchsorted(self._ids, names)
         rows = np.flatnonzero(places < len(self._ids))
         rows = rows[self._ids[places[rows]] == names[rows]]
         row_at = np.full(len(self._ids), -1)
         row_at[places[rows]] = rows
-        for term, (places, saturation) in self._read.items():
-            asked = np.flatnonzero(row_at[places] >= 0)
-            at = row_at[places[asked]]
+        worth, shares, parts = np.zeros((3, len(ids), len(self.weights)))
+        more = _by_term(further)
+        for term in dict.fromkeys((*self._read, *more)):
+            says = np.zeros(len(ids))
+            if term in self._read:
+                places, saturation = self._read[term]
+                asked = np.flatnonzero(row_at[places] >= 0)
+                says[row_at[places[asked]]] = saturation[asked]
+            if term in more:
+                at, frequencies, lengths = np.array(more[term]).T
+                says[at] = saturated(frequencies, lengths)
             for word in self._words_of[term]:
-                worth = self.weights[word] * saturation[asked]
-                found[at, word] = np.maximum(found[at, word], worth)
-        told = [
-            (each.row, word, each.frequency, each.length)
-            for each in further
-            for word in self._words_of[each.term]
-        ]
-        if told:
-            at, words, frequencies, lengths = (
-                np.array(column) for column in zip(*told, strict=True)
-            )
-            np.maximum.at(found, (at, words), self.weights[words] * saturated(frequencies, lengths))
-        return found
+                if term in self._query[word].forms:
+                    np.maximum(worth[:, word], self.weights[word] * says, out=worth[:, word])
+                    shares[:, word][says > 0] = 1
+                else:
+                    parts[:, word] += self._part_shares[word][term] * np.minimum(says, 1)
+        return Own(np.maximum(worth, self.weights * parts), np.maximum(shares, parts))
 
-    def coverage(self, worth: Floats) -> Floats:
-        """The share of the question's weight that each row of `of` carries, 0 to 1."""
-        return (worth > 0) @ self.weights / max(float(self.weights.sum()), 1e-9)
+    def coverage(self, own: Own) -> Floats:
+        """The share of the question's weight that each text carries, 0 to 1.
+
+        What says when counts only where nothing else is asked for.
+        """
+        is_asked = np.array([not word.is_aside for word in self._query], dtype=np.bool_)
+        weights = self.weights * is_asked if is_asked.any() else self.weights
+        return own.shares @ weights / max(float(weights.sum()), 1e-9)
+
+
+def _weight(word: Word, rarity: Mapping[str, float]) -> float:
+    """What its commonest form weighs; a code no more than its parts together."""
+    weight = min(rarity[form] for form in word.forms)
+    return min(weight, _sum(word.parts, rarity)) if word.parts else weight
+
+
+def _sum(terms: Iterable[str], rarity: Mapping[str, float]) -> float:
+    return sum(rarity[term] for term in terms)
+
+
+def _by_term(further: Iterable[Further]) -> dict[str, list[tuple[int, int, int]]]:
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for row, term, frequency, length in further:
+        found.setdefault(term, []).append((row, frequency, length))
+    return found
 
 
 def _distinct(lists: Sequence[IdBytes]) -> tuple[IdBytes, NDArray[np.intp]]:

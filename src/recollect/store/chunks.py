@@ -17,7 +17,7 @@ from psycopg.rows import class_row, kwargs_row
 
 from recollect.domain import Caller, Chunk, ChunkId, DocumentId, DocumentKind, WorkspaceId
 from recollect.store.arrays import ids_of
-from recollect.store.bm25 import POSTED, Further, Worth, postings_of
+from recollect.store.bm25 import POSTED, Further, Word, Worth, postings_of
 from recollect.store.pool import Db
 from recollect.store.vectors import Point
 from recollect.store.visible import DOCUMENT_IN_SIGHT, in_sight_of
@@ -217,16 +217,15 @@ _FURTHER = """
 
 
 async def matching(
-    db: Db, caller: Caller, query: Sequence[Sequence[str]], *, limit: int
+    db: Db, caller: Caller, query: Sequence[Word], *, limit: int
 ) -> dict[ChunkId, float]:
     """The best chunks by their words and which share of the query's weight each carries, 0 to 1.
 
-    The query is a list of words, each as its forms. Best by BM25 come first.
+    Best by BM25 come first.
     """
-    query = [word for word in query if word]
     if not query:
         return {}
-    terms = list(dict.fromkeys(term for word in query for term in word))
+    terms = list(dict.fromkeys(term for word in query for term in word.terms))
     values: dict[str, Any] = {**in_sight_of(caller), "terms": terms, "most": READABLE + 1}
     counts: dict[str, int] = dict(await (await db.execute(_COUNT, values)).fetchall())
     rest = too_common(query, counts)
@@ -238,7 +237,7 @@ async def matching(
     further = await (await db.execute(_FURTHER, values | {"ids": ids})).fetchall() if rest else []
     places = {each: place for place, each in enumerate(ids)}
     own = worth.of(ids, [Further(places[each], *told) for each, *told in further])
-    scores, coverage = own.sum(axis=1).tolist(), worth.coverage(own).tolist()
+    scores, coverage = own.worth.sum(axis=1).tolist(), worth.coverage(own).tolist()
     order = sorted(range(len(ids)), key=lambda place: (-scores[place], ids[place]))
     return {ids[place]: coverage[place] for place in order}
 

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from recollect.domain import CURRENT, Caller, Filter, MemoryId, ThreadId, View, WorkspaceId
 from recollect.store import vectors
 from recollect.store.arrays import FloatArray, IdArray, IdBytes, id_bytes, read_ids
-from recollect.store.bm25 import POSTED, Floats, Further, Worth, postings_of
+from recollect.store.bm25 import POSTED, Floats, Further, Word, Worth, postings_of
 from recollect.store.memories import MATCHES, SAID, Spans, during, matching
 from recollect.store.pool import Db, Numbered
 from recollect.store.vectors import Point
@@ -137,6 +137,7 @@ class Match(NamedTuple):
     # Whether it holds every phrase the query has in quotes.
     has_phrases: bool
     importance: float
+    importance_base: float
     thread_id: ThreadId | None
     created_at: datetime
     # Who said it, where its text begins as "Ana: ...".
@@ -180,17 +181,16 @@ _POSTINGS = Numbered(f"""
 """)
 
 
-async def _worth(
-    db: Db, caller: Caller, query: Sequence[Sequence[str]]
-) -> tuple[Worth, Sequence[str]]:
+async def _worth(db: Db, caller: Caller, query: Sequence[Word]) -> tuple[Worth, Sequence[str]]:
     """What the query's words are worth in what has them, and the terms too common to read through.
 
     A term that was read in part is also of those: whatever is found is asked for it.
     """
     sight = in_sight_of(caller)
-    counts = await _common(db, sight, [term for word in query for term in word])
+    terms = {term for word in query for term in word.terms}
+    counts = await _common(db, sight, list(terms))
     rest = too_common(query, counts)
-    read = {term for word in query for term in word} - rest
+    read = terms - rest
     values = sight | {"read": list(read), "most": MOST_POSTINGS}
     rows = await _POSTINGS.run(db, values, tuple_row, binary=True)
     worth = Worth(query, postings_of(rows, MOST_POSTINGS), counts, texts=rows[0][1])
@@ -199,10 +199,13 @@ async def _worth(
 
 # What it takes to weigh a memory `m`, and where its postings lie.
 _ROW = f"""
-    m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening,
+    m.importance, m.importance_base, m.thread_id, m.created_at, left(m.content, 42) AS opening,
     m.content ILIKE ALL(%(phrases)s) AS has_phrases, {_OWN_PLACE} AS place
 """
-_SEEN = "seen.id, seen.importance, seen.thread_id, seen.created_at, seen.opening, seen.has_phrases"
+_SEEN = """
+    seen.id, seen.importance, seen.importance_base, seen.thread_id, seen.created_at, seen.opening,
+    seen.has_phrases
+"""
 # Of one that was `seen`, the terms too common to be read through.
 _FURTHER = """
     SELECT array_agg(asked.term) AS terms, array_agg(posting.frequency) AS frequencies,
@@ -370,6 +373,7 @@ class Seen(NamedTuple):
 
     id: MemoryId
     importance: float
+    importance_base: float
     thread_id: ThreadId | None
     created_at: datetime
     opening: str
@@ -394,7 +398,7 @@ class Leads:
 async def leads(
     db: Db,
     caller: Caller,
-    query: Sequence[Sequence[str]],
+    query: Sequence[Word],
     wanted: Filter,
     *,
     phrases: Sequence[str] = (),
@@ -402,17 +406,14 @@ async def leads(
     now: datetime,
     view: View = CURRENT,
 ) -> Leads:
-    """The live memories that are best by BM25, for `around` to weigh; no vector is needed yet.
-
-    The query is a list of words, each as its forms.
-    """
+    """The live memories that are best by BM25, for `around` to weigh; no vector is needed yet."""
     return await _leads(db, caller, query, wanted, phrases, limit, now, view, walked=_WALKED)
 
 
 async def _leads(
     db: Db,
     caller: Caller,
-    query: Sequence[Sequence[str]],
+    query: Sequence[Word],
     wanted: Filter,
     phrases: Sequence[str],
     limit: int,
@@ -423,7 +424,6 @@ async def _leads(
     lacking: int | None = None,
     wants_vector_only: bool = False,
 ) -> Leads:
-    query = [word for word in query if word]
     if not query:
         return Leads()
     worth, rest = await _worth(db, caller, query)
@@ -452,7 +452,7 @@ async def _leads(
 async def search(
     db: Db,
     caller: Caller,
-    query: Sequence[Sequence[str]],
+    query: Sequence[Word],
     wanted: Filter,
     *,
     lacking_generation: int | None = None,
@@ -461,7 +461,7 @@ async def search(
     now: datetime,
     view: View = CURRENT,
 ) -> list[Match]:
-    """Live memories by BM25, best first; the query is a list of words, each as its forms.
+    """Live memories by BM25, best first.
 
     `lacking_generation` keeps only memories without a vector in that generation;
     `wants_vector_only` leaves out those that were saved to be unsearchable by meaning.
@@ -522,10 +522,10 @@ _SEEN_BESIDE = f"""
     FROM seen
     CROSS JOIN LATERAL ({_FURTHER}) AS further
     UNION ALL
-    SELECT known.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, known.cosine, NULL
+    SELECT known.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, known.cosine, NULL
     FROM ({vectors.COSINES}) AS known
     UNION ALL
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {vectors.TYPICAL}
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {vectors.TYPICAL}
 """
 _AROUND = f"{_MET} {_SEEN_BESIDE}"
 _AROUND_THEN = f"{_NEAR_THEN} {_SEEN_BESIDE}"
@@ -589,7 +589,7 @@ def _weighed(found: Leads, seen: Sequence[Seen], cosines: Mapping[MemoryId, floa
         for told in zip(each.terms, each.frequencies, each.lengths, strict=True)
     ]
     own = found.worth.of(ids, further)
-    scores = _with_neighbours(ids, own, found.beside).sum(axis=1).tolist()
+    scores = _with_neighbours(ids, own.worth, found.beside).sum(axis=1).tolist()
     coverage = found.worth.coverage(own).tolist()
     return [
         Match(
@@ -598,6 +598,7 @@ def _weighed(found: Leads, seen: Sequence[Seen], cosines: Mapping[MemoryId, floa
             covered,
             each.has_phrases,
             each.importance,
+            each.importance_base,
             each.thread_id,
             each.created_at,
             _speaker(each.opening),
@@ -643,17 +644,18 @@ READABLE = 3_000
 MOST_POSTINGS = 100_000
 
 
-def too_common(query: Sequence[Sequence[str]], common: Mapping[str, int]) -> frozenset[str]:
-    """The terms of those words that are too common to be read through beside the others."""
-    costs = sorted((sum(common.get(term, 0) for term in word), word) for word in query)
+def too_common(query: Sequence[Word], common: Mapping[str, int]) -> frozenset[str]:
+    """The terms too common to be read through: a word's forms together, each part by itself."""
+    asked = [each for word in query for each in (word.forms, *((part,) for part in word.parts))]
+    costs = sorted((sum(common.get(term, 0) for term in each), each) for each in asked)
     spent = 0
     read: set[str] = set()
-    for cost, word in costs:
+    for cost, each in costs:
         spent += cost
         if not read or spent <= READABLE:
-            read.update(word)
+            read.update(each)
     # A form that a readable word shares is read for that one's sake.
-    return frozenset(term for word in query for term in word) - read
+    return frozenset(term for each in asked for term in each) - read
 
 
 _COMMON = f"""
@@ -667,12 +669,30 @@ async def _common(db: Db, sight: Mapping[str, Any], terms: Sequence[str]) -> dic
     return dict(await (await db.execute(_COMMON, {**sight, "terms": list(terms)})).fetchall())
 
 
+_IN_USE = f"""
+    SELECT asked.term
+    FROM unnest(%(terms)s::text[]) AS asked (term)
+    CROSS JOIN LATERAL (
+        SELECT FROM memory_word
+        WHERE workspace_id = %(workspace_id)s AND term = asked.term AND place = ANY({PLACES})
+        LIMIT 1
+    ) AS used
+"""
+
+
+async def in_use(db: Db, caller: Caller, terms: Sequence[str]) -> set[str]:
+    """Those of the terms that something in sight of the caller has."""
+    cursor = await db.execute(_IN_USE, {**in_sight_of(caller), "terms": list(terms)})
+    return {row[0] for row in await cursor.fetchall()}
+
+
 # The last resort, for a part of a word: it reads the whole workspace. With more parts that would be
 # in vain: a longer question of which no word is known is in a language that nobody uses here, and
 # hardly any text has something of each of its words.
 _MOST_FRAGMENTS = 3
 _SUBSTRING = f"""
-    SELECT m.id, m.importance, m.thread_id, m.created_at, left(m.content, 42) AS opening
+    SELECT m.id, m.importance, m.importance_base, m.thread_id, m.created_at,
+        left(m.content, 42) AS opening
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.content ILIKE ALL(%(fragments)s)
         AND {VISIBLE} AND {MATCHES}
@@ -714,12 +734,13 @@ async def containing(
             1.0,
             has_phrases=True,
             importance=importance,
+            importance_base=base,
             thread_id=thread_id,
             created_at=created_at,
             speaker=_speaker(opening),
             cosine=cosines.get(memory_id),
         )
-        for memory_id, importance, thread_id, created_at, opening in rows
+        for memory_id, importance, base, thread_id, created_at, opening in rows
     ]
 
 

@@ -569,6 +569,86 @@ async def test_what_was_said_at_the_same_time_stays_in_the_order_it_was_told(
     assert {each["created_at"][:22] for each in found} == {"2026-01-10T12:00:00.00"}
 
 
+async def test_a_code_is_found_before_what_shares_its_parts(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    notes = (
+        "Released v2.4.0: new tax engine",
+        "Released v2.3.1 with the fix for double invoices",
+        "On-call contact: oncall@acme.io",
+        "Webhook URL for Stripe is https://hooks.acme.io/stripe/v2",
+        "The map host is 10.20.1.14",
+        "The mail host is 10.20.14.1",
+    )
+    right = {
+        "v2.3.1": "Released v2.3.1",
+        "hooks.acme.io": "Webhook",
+        "10.20.14.1": "The mail",
+        "2.4.0": "Released v2.4.0",
+    }
+    # To a model they are all about as near.
+    embedder.table = dict.fromkeys(notes, at_cosine(0.5)) | dict.fromkeys(right, at_cosine(1.0))
+    for note in notes:
+        await remember(tools, note)
+
+    for query, first in right.items():
+        assert (await texts(tools, query))[0].startswith(first)
+
+
+async def test_who_names_a_time_finds_what_they_find_without(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    """What says when is known by the day of each memory, and need not stand in its text."""
+    embedder.table = {
+        each: at_cosine(0.1) for each in ("What did I cook?", "What did I cook on Saturday?")
+    }
+    await remember(tools, "Cooked jollof rice for the parents", said_at="2026-02-28T12:00:00Z")
+
+    for query in embedder.table:
+        assert await texts(tools, query) == ["Cooked jollof rice for the parents"]
+
+
+async def test_a_slip_of_the_finger_finds_what_was_meant(
+    tools: Surface, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        each: at_cosine(0.1) for each in ("mushroms", "hazlenuts", "Do I own a horse?")
+    }
+    await remember(tools, "Ada picks mushrooms")
+    await remember(tools, "The house is red")
+
+    assert await texts(tools, "mushroms") == ["Ada picks mushrooms"]
+    assert await texts(tools, "hazlenuts") == []
+    assert await texts(tools, "Do I own a horse?") == []
+
+
+async def test_what_was_said_again_does_not_fill_the_page(tools: Surface) -> None:
+    for _ in range(12):
+        await remember(tools, "The wifi password is rosebud")
+    await remember(tools, "The guest network has the wifi password daisy")
+
+    found = await texts(tools, "What is the wifi password?")
+
+    assert "The guest network has the wifi password daisy" in found[:2]
+
+
+async def test_of_two_notes_that_are_about_as_good_the_later_comes_first(
+    tools: Surface, embedder: StubEmbedder, clock: Clock
+) -> None:
+    old, new = "Mr Castellano has the spare key", "The spare key is with Priya now"
+    embedder.table = {
+        "Who has the spare key?": at_cosine(1.0),
+        old: at_cosine(0.82),
+        new: at_cosine(0.8),
+    }
+    await remember(tools, old, said_at="2026-01-05T09:00:00Z")
+    for _ in range(5):
+        await recall(tools, "Who has the spare key?")
+    await remember(tools, new, said_at="2026-02-05T09:00:00Z")
+
+    assert await texts(tools, "Who has the spare key?") == [new, old]
+
+
 @pytest.mark.parametrize("query", ["👍", "?", '"', "\u200b", "()[]{}"])
 async def test_a_question_without_a_word_is_searched_by_meaning_alone(
     tools: Surface, embedder: StubEmbedder, query: str
