@@ -255,6 +255,11 @@ def test_a_day_is_no_day_away_from_the_span_it_is_in(one: date, other: date, day
     assert (days.away(day) == 0) == (days.first <= day <= days.last)
 
 
+def test_however_many_days_are_named_few_searches_are_made() -> None:
+    every = " and ".join(f"on {day} January" for day in range(1, 32))
+    assert len(days_meant(every, NOW).spans(NOW)) == 60
+
+
 def test_a_question_without_end_is_read_once() -> None:
     assert span("a " * 1_000_000) == []
     assert span("in the past a couple of " * 100_000) == []

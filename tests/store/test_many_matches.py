@@ -36,6 +36,7 @@ async def many(engine: Engine, caller: Caller) -> Caller:
 
 def look_at_few(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(words, "_SPARE", 0)
+    patch.setattr(words, "_EQUALS", 0)
     patch.setattr(words, "_LOOKED_AT", LOOKED_AT)
 
 
@@ -60,6 +61,32 @@ async def search(
 ) -> list[Match]:
     async with engine.reading(caller) as db:
         return await words.search(db, caller, USER, wanted, limit=limit, now=engine.now())
+
+
+async def test_of_very_many_worth_the_same_the_most_important_are_found(
+    engine: Engine, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_SPARE", 0)
+    for number in range(20):
+        text = f"Day {number} of the user"
+        await save(engine, caller, Save(content=text, importance=1.0 if number == 7 else 0.1))
+
+    [first, *_] = await search(engine, caller)
+
+    assert first.importance == 1.0
+
+
+async def test_however_many_words_are_asked_for_a_bounded_number_of_postings_is_read(
+    engine: Engine, many: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_POSTINGS_IN_ALL", 12)
+    asked = [Word((term,)) for term in ("user", "number", "of")]
+
+    async with engine.reading(many) as db:
+        found = await words.leads(db, many, asked, ANY, limit=LIMIT, now=engine.now())
+
+    assert 0 < len(found.worth) <= 12
+    assert sorted(found.worth.sampled) == ["number", "of", "user"]
 
 
 async def test_no_more_matches_are_looked_at_one_by_one_than_a_search_can_afford(

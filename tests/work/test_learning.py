@@ -151,6 +151,25 @@ async def test_a_correction_ends_the_older_fact(
     assert new["valid_until"] is None
 
 
+async def test_what_is_said_in_a_project_ends_nothing_that_everybody_knows(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    project = ProjectId(UUID(await new_project(engine, caller)))
+    thread = await open_thread(
+        engine, replace(caller, project_id=project), OpenThread(agent=None, lives_for=None)
+    )
+    await say(engine, caller, "I live in Oslo.")
+    await drain(engine)
+    for said in ("I moved to Bergen.", "I moved to Tromsø."):
+        clock.advance(timedelta(days=1))
+        await say(engine, caller, said, thread_id=thread.id)
+        await drain(engine)
+
+    known, first, second = await stored(engine, caller)
+    assert (known["superseded_by"], known["valid_until"]) == (None, None)
+    assert first["superseded_by"] == second["id"]
+
+
 async def test_S72_our_own_fence_is_never_learnt_from(engine: Engine, caller: Caller) -> None:
     fence = "<recollect-memory-ab>\nI live in Rome.\n</recollect-memory-ab>"
     for number in range(50):

@@ -104,6 +104,8 @@ _TELLING = {*_MONTH_OF, *WEEKDAYS, "ago", "last", "past", "this", "today", "week
 _EARLIEST, _LATEST = date(1000, 1, 1), date(9000, 1, 1)
 # A day of no year is looked for in so many years back, and in the next one.
 _YEARS_BACK = 10
+# So many times are read of a question, and so many of theirs asked for: each is a search.
+_MOST_TIMES, _MOST_SPANS = 20, 60
 # So many of the times that are named are looked for in texts.
 _MOST_NAMED = 5
 # So much of a question is read for dates; whoever pastes a book asks about no day.
@@ -158,7 +160,7 @@ class Meant:
             for year in years
             for each in days.of(year)
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(found))[:_MOST_SPANS]
 
     def _begins(self, day: date) -> datetime:
         return datetime.combine(min(max(day, _EARLIEST), _LATEST), time(), self.zone)
@@ -189,7 +191,7 @@ def days_meant(question: str, asked_at: datetime) -> Meant:
     named: list[str] = []
     rest = question
     saying = set(_SAID.findall(asked)) - set(_SAID.findall(question))  # told in English
-    for found in _TIME.finditer(question):
+    for found in islice(_TIME.finditer(question), _MOST_TIMES):
         if _is_doubtful(found, question):
             continue
         read = [each for each in _days(found, today) if each.first <= each.last]

@@ -315,12 +315,7 @@ async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved | 
         rights=frozenset({Right.READ, Right.WRITE}),
         label="distiller",
     )
-    links: list[Link] = []
-    if row.slot:
-        async with engine.reading(caller) as db:
-            older = await lessons.in_slot(db, workspace_id, row.slot, row.subject)
-        links = [Link(Ref(id=older), Relation.UPDATES)] if older else []
-    ask = _save(row, links, is_auto=is_outcome(row.source))
+    ask = _save(row, is_auto=is_outcome(row.source))
     embedded = await spaces.embed_passage(engine, workspace_id, ask.content)
     async with engine.writing(caller) as db:
         if not await lessons.hold(db, workspace_id, row.id):
@@ -334,6 +329,11 @@ async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved | 
             ask = replace(ask, scope=Scope.PROJECT if project_id else ask.scope)
         if thread is None:
             ask = replace(ask, thread=None)  # its time was up meanwhile
+        if row.slot:
+            older = await lessons.in_slot(
+                db, workspace_id, row.slot, row.subject, caller.project_id
+            )
+            ask = replace(ask, links=[Link(Ref(id=older), Relation.UPDATES)] if older else ())
         saved = await save_within(engine, db, caller, ask, embedded)
         if thread and saved.is_new:
             await sources.add(
@@ -345,7 +345,7 @@ async def _keep(engine: Engine, workspace_id: WorkspaceId, row: Row) -> Saved | 
     return saved
 
 
-def _save(row: Row, links: Sequence[Link], *, is_auto: bool) -> Save:
+def _save(row: Row, *, is_auto: bool) -> Save:
     return Save(
         content=row.content,
         summary=row.summary,
@@ -357,7 +357,6 @@ def _save(row: Row, links: Sequence[Link], *, is_auto: bool) -> Save:
         origin_label=row.source if is_auto else None,
         quote=row.quote,
         said_at=row.said_at,
-        links=links,
         returns_twin=True,
     )
 

@@ -52,6 +52,8 @@ _MOST_LINKS = 200
 _NEWEST = 256
 # What tells of the time that is asked about has all of its words, but for how sums are rounded.
 _WHOLLY = 0.999
+# Nobody looks for a longer part of a word; each is compared with every text.
+_LONGEST_PART = 100
 # So many words of a question are looked at for slips.
 _MOST_RESPELT = 3
 # How many of the first are compared with one another.
@@ -374,7 +376,7 @@ class _Quest:
         )
         if any(each.coverage > 0 for each in found):
             return found
-        fragments = [word for word in self._ask.query.split() if len(word) > 2]
+        fragments = [word for word in self._ask.query.split() if 2 < len(word) <= _LONGEST_PART]
         parts = await words.containing(
             self._db,
             self._caller,

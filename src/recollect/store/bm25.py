@@ -198,13 +198,16 @@ class Worth:
         }
         return Worth(self._query, parts, self._counts, self._texts)
 
-    def best(self, most: int) -> tuple[IdBytes, Floats]:
-        """The texts worth most and how much, best first; of equals those of the lower ids."""
+    def best(self, most: int, equals: int = 0) -> tuple[IdBytes, Floats]:
+        """The texts worth most and how much, best first; of equals those of the lower ids.
+
+        Up to `equals` of them may be more, where they are worth as much as the last.
+        """
         scores = self._scores
         places = np.arange(len(scores))
         if most < len(scores):
             places = np.flatnonzero(scores >= np.partition(scores, -most)[-most])
-        order = places[np.argsort(-scores[places], kind="stable")][:most]
+        order = places[np.argsort(-scores[places], kind="stable")][: max(most, equals)]
         return self._ids[order], scores[order]
 
     def of(self, ids: Sequence[UUID], further: Iterable[Further]) -> Own:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from recollect.domain import Caller, MemoryId, OrgId, ThreadId, UserId, WorkspaceId
+from recollect.domain import Caller, MemoryId, OrgId, ProjectId, ThreadId, UserId, WorkspaceId
 from recollect.store.pool import Db
 from recollect.store.visible import THREAD_IN_SIGHT
 
@@ -328,16 +328,27 @@ _IN_SLOT = """
     FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND m.metadata ->> 'slot' = %(slot)s
         AND m.metadata ? 'slot' AND m.deleted_at IS NULL AND m.valid_until IS NULL
-        AND m.scope = 'workspace' AND m.subject IS NOT DISTINCT FROM %(subject)s
+        AND CASE WHEN %(project_id)s::uuid IS NULL THEN m.scope = 'workspace'
+            ELSE m.scope = 'project' AND m.project_id = %(project_id)s END
+        AND m.subject IS NOT DISTINCT FROM %(subject)s
     ORDER BY m.created_at DESC, m.id
     LIMIT 1
 """
 
 
 async def in_slot(
-    db: Db, workspace_id: WorkspaceId, slot: str, subject: str | None
+    db: Db,
+    workspace_id: WorkspaceId,
+    slot: str,
+    subject: str | None,
+    project_id: ProjectId | None,
 ) -> MemoryId | None:
-    """The current memory of a fact that has one value at a time."""
-    values = {"workspace_id": workspace_id, "slot": slot, "subject": subject}
+    """The current memory of a fact that has one value at a time, a project's or everybody's."""
+    values = {
+        "workspace_id": workspace_id,
+        "slot": slot,
+        "subject": subject,
+        "project_id": project_id,
+    }
     row = await (await db.execute(_IN_SLOT, values)).fetchone()
     return MemoryId(row[0]) if row else None

@@ -342,6 +342,7 @@ async def moment_after(db: Db, caller: Caller, at: datetime) -> datetime:
 
 # What somebody else is just changing, or counting, is waited for one by one and holding nothing:
 # two that wait for each other in a ring PostgreSQL ends by failing one, and that may be the change.
+# And not for long: who deletes a chat of thousands would have every search of them wait.
 _TOUCH = sql.SQL("""
     WITH held AS (
         SELECT m.id FROM memory m
@@ -354,6 +355,7 @@ _TOUCH = sql.SQL("""
     RETURNING memory.id
 """)
 _TOUCH_ONE = sql.SQL("""
+    SET LOCAL lock_timeout = '100ms';
     UPDATE memory SET access_count = access_count + 1, last_accessed_at = {now}
     WHERE workspace_id = {workspace_id} AND id = {id}
 """)
@@ -362,7 +364,10 @@ _TOUCH_ONE = sql.SQL("""
 async def touch(
     pool: Pool, workspace_id: WorkspaceId, ids: Sequence[MemoryId], now: datetime
 ) -> None:
-    """Note that these were recalled; a crash may lose it."""
+    """Note that these were recalled; a crash may lose it, and who changes them for long.
+
+    Raises `Unavailable` then.
+    """
     named = {"workspace_id": sql.Literal(workspace_id), "now": sql.Literal(now)}
     statement = _TOUCH.format(**named, ids=sql.Literal(list(ids)))
     touched = {row[0] for row in await pool.count(workspace_id, statement)}

@@ -191,9 +191,10 @@ async def _worth(db: Db, caller: Caller, query: Sequence[Word]) -> tuple[Worth, 
     counts = await _common(db, sight, list(terms))
     rest = too_common(query, counts)
     read = terms - rest
-    values = sight | {"read": list(read), "most": MOST_POSTINGS}
+    most = min(MOST_POSTINGS, _POSTINGS_IN_ALL // max(1, len(read)))
+    values = sight | {"read": list(read), "most": most}
     rows = await _POSTINGS.run(db, values, tuple_row, binary=True)
-    worth = Worth(query, postings_of(rows, MOST_POSTINGS), counts, texts=rows[0][1])
+    worth = Worth(query, postings_of(rows, most), counts, texts=rows[0][1])
     return worth, [*rest, *worth.sampled]
 
 
@@ -300,6 +301,8 @@ _BEST = Numbered(f"""
 # Few of the best are not to be found, such as what was replaced. Under a filter, or when these are
 # not enough, any match may be among the best.
 _SPARE = 20
+# Of those that are worth the same, the more important and the newer ones are found among so many.
+_EQUALS = 1_000
 # But no more of them are looked at one by one, at some ten microseconds each. Where these are not
 # enough, the filter leaves few memories, and the best are found among those: of 400,000 with the
 # word that was asked for, the 100 of a seldom kind took 4,600 ms one by one, and 310 so.
@@ -339,7 +342,7 @@ async def _find(
     many = max(_LOOKED_AT, limit + _SPARE)
     rows: list[tuple[Any, ...]] = []
     for most in [many] if is_narrowed else [limit + _SPARE, many]:
-        rows = await _best(db, worth.best(most), values)
+        rows = await _best(db, worth.best(most, equals=_EQUALS), values)
         if most >= len(worth) or sum(row[_HAS_PHRASES] for row in rows) >= limit:
             return rows
     # Where only phrases are lacking, nothing without them can still come in.
@@ -642,6 +645,9 @@ READABLE = 3_000
 # And so many of one term: where 100,000 memories have it, it is worth about the same in all. They
 # are any of these, since ids are random. 400,000 took 330 ms to be read and scored, these take 50.
 MOST_POSTINGS = 100_000
+# And so many of all terms: a pasted text of 170 everyday words in a workspace of 10,000, too small
+# for its words to be counted, took 1.8 s and 180 MiB.
+_POSTINGS_IN_ALL = 400_000
 
 
 def too_common(query: Sequence[Word], common: Mapping[str, int]) -> frozenset[str]:

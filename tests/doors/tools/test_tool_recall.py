@@ -1,11 +1,14 @@
 """`memory_recall`, the same through every surface."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
-from recollect.domain import Caller
+from recollect.domain import Caller, MemoryId, Ref
 from recollect.engine.core import Engine
+from recollect.store import memories
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import new_caller
@@ -277,6 +280,18 @@ async def test_R263_a_recall_counts_as_access_of_what_it_returns(
     stored, untouched = await row(engine, found), await row(engine, other)
     assert (stored["access_count"], stored["last_accessed_at"]) == (2, "2026-03-01T14:00:00+00:00")
     assert (untouched["access_count"], untouched["last_accessed_at"]) == (0, None)
+
+
+async def test_a_recall_does_not_wait_for_who_changes_what_it_finds(
+    tools: Surface, engine: Engine, caller: Caller
+) -> None:
+    """Who deletes a chat of thousands would have every search of them wait, and others for those."""
+    saved = await remember(tools, "Ana likes tea")
+
+    async with engine.writing(caller) as db:
+        assert await memories.lock(db, caller, Ref(id=MemoryId(UUID(saved))))
+        async with asyncio.timeout(5):
+            assert await texts(tools, "Who likes tea?") == ["Ana likes tea"]
 
 
 async def test_R265_what_is_close_in_meaning_is_found_without_a_shared_word(
