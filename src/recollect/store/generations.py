@@ -69,14 +69,19 @@ async def space(db: Db, workspace_id: WorkspaceId) -> Space:
 # Of a workspace's index its members see what is everybody's; of a thread's, all that is in it.
 _INDEXED = """
     SELECT i.thread_id, greatest(1, sum(t.documents))::bigint,
-        CASE WHEN i.thread_id IS NULL
-            THEN coalesce(sum(t.documents) FILTER (WHERE t.place = i.workspace_id), 0)::float8
-                / greatest(1, sum(t.documents))
-            ELSE 1 END
+        coalesce(sum(t.documents) FILTER (WHERE t.place = i.workspace_id), 0)::float8
+            / greatest(1, sum(t.documents))
     FROM vector_index i
-    LEFT JOIN word_tally t
-        ON t.workspace_id = i.workspace_id AND (i.thread_id IS NULL OR t.place = i.thread_id)
+    LEFT JOIN word_tally t ON t.workspace_id = i.workspace_id
     WHERE i.workspace_id = %(workspace_id)s AND i.generation = %(generation)s AND i.is_ready
+        AND i.thread_id IS NULL
+    GROUP BY i.thread_id
+    UNION ALL
+    SELECT i.thread_id, greatest(1, sum(t.documents))::bigint, 1
+    FROM vector_index i
+    LEFT JOIN word_tally t ON t.workspace_id = i.workspace_id AND t.place = i.thread_id
+    WHERE i.workspace_id = %(workspace_id)s AND i.generation = %(generation)s AND i.is_ready
+        AND i.thread_id IS NOT NULL
     GROUP BY i.thread_id
 """
 

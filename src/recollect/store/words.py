@@ -767,6 +767,11 @@ _FOLD = """
             AND id IN (
                 SELECT id FROM word_tally
                 WHERE workspace_id = %(workspace_id)s
+                    AND place IN (
+                        SELECT place FROM word_tally
+                        WHERE workspace_id = %(workspace_id)s
+                        GROUP BY place
+                        HAVING count(*) > 1)
                 FOR UPDATE SKIP LOCKED
             )
         RETURNING place, documents, length
