@@ -18,9 +18,10 @@ from recollect.engine.channels import Channel
 from recollect.engine.core import Engine
 from recollect.engine.documents import keep_artifact
 from recollect.engine.learning import Said, learn_from, lesson_of
-from recollect.engine.recall import Recall, recall, unsaid
+from recollect.engine.recall import Hit, Recall, recall, unsaid
 from recollect.engine.rounds import Call, arguments_of
 from recollect.engine.save import Save, save
+from recollect.engine.search import Search, said_then
 from recollect.engine.secrets import redacted
 from recollect.engine.workspace_search import Result, SearchWorkspace, search_workspace, title_of
 from recollect.errors import Failure, Invalid
@@ -193,7 +194,9 @@ async def _recalled(engine: Engine, caller: Caller, context: Context, arguments:
     # A few more, in place of those that the model has before it.
     most = offset + limit + (_MOST_RECALLED if context.in_front else 0)
     ask = Recall(query, limit=most, threshold=_GENEROUS, wanted=context.visible)
-    hits = (await recall(engine, caller, ask)).hits
+    # "What did we talk about yesterday?" means nothing that a memory could be near to.
+    told = await said_then(engine, caller, Search(query, limit=most, wanted=context.visible))
+    hits = [Hit(each, 1.0, None) for each in told] or (await recall(engine, caller, ask)).hits
     if context.in_front:
         async with engine.reading(caller) as db:
             hits = await unsaid(db, caller, hits, context.in_front)

@@ -162,7 +162,7 @@ async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:
 async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
     if not ask.query.strip():
         raise Invalid("`query` is required in hybrid mode.", field="query")
-    asked_at = ask.asked_at or ask.view.as_of or engine.now()
+    asked_at = _asked_at(engine, ask)
     meant = days_meant(ask.query, asked_at)
     if meant.is_all and (found := await _told_then(engine, caller, ask, meant, asked_at)).total:
         return found
@@ -182,6 +182,21 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> Found:
             lists = await quest.lists()
         is_degraded = asked is None and await has_meaning(db, caller.workspace_id)
         return await _found(engine, db, caller, ask, lists, is_degraded=is_degraded)
+
+
+async def said_then(engine: Engine, caller: Caller, ask: Search) -> list[Memory]:
+    """What was said at the time that is asked for; none where more is asked for than a time."""
+    caller.require(Right.READ)
+    asked_at = _asked_at(engine, ask)
+    meant = days_meant(ask.query, asked_at)
+    if not meant.is_all:
+        return []
+    found = await _told_then(engine, caller, ask, meant, asked_at)
+    return [finding.memory for finding in found.findings]
+
+
+def _asked_at(engine: Engine, ask: Search) -> datetime:
+    return ask.asked_at or ask.view.as_of or engine.now()
 
 
 async def _told_then(

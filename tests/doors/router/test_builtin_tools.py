@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from recollect.engine.documents import keep_artifact
 from recollect.engine.threads import OpenThread, open_thread
 from tests.doors.router.conftest import Object, Routed
 from tests.support.alumia import colleague, new_project
+from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.house import key_for
 from tests.support.papers import upload, work
@@ -190,6 +192,19 @@ async def test_R110_a_save_records_its_chat(routed: Routed) -> None:
     found = await rows(routed.engine, "SELECT label FROM thread WHERE id = %s", row["thread_id"])
     assert found[0][0] == "zebra-chat"
     assert row["origin"] == "model"
+
+
+async def test_who_asks_for_a_time_alone_is_recalled_what_was_said_then(
+    routed: Routed, clock: Clock
+) -> None:
+    await routed.remember("Ana bought a kayak")
+    clock.advance(timedelta(days=1))
+    await routed.remember("The boiler was mended")
+
+    told = await called(routed, RECALL, {"query": "What did we talk about yesterday?"})
+
+    assert "Ana bought a kayak" in told
+    assert "boiler" not in told
 
 
 async def test_R006_workspace_search_labels_each_kind(
