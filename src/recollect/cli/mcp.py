@@ -2,15 +2,12 @@
 
 import argparse
 import sys
-from typing import Any
-
-from mcp.server import Server as McpServer
-from mcp.server.stdio import stdio_server
 
 from recollect.cli.arguments import Commands, add_command
 from recollect.compose import open_database, open_engine, warm
 from recollect.domain import Caller
 from recollect.doors.tools.mcp_server import mcp_server
+from recollect.doors.tools.mcp_stdio import speak
 from recollect.engine.core import Engine
 from recollect.engine.keys import move_in, operator
 from recollect.errors import Invalid
@@ -50,7 +47,7 @@ async def run(settings: Settings, _: argparse.Namespace) -> int:
 
             await whoever_started_us()  # a wrong key is told at once, and not in the first answer
             async with server.running():
-                await _speak(mcp_server(engine, whoever_started_us))
+                await speak(mcp_server(engine, whoever_started_us))
     return 0
 
 
@@ -58,8 +55,3 @@ async def _move_in(engine: Engine) -> None:
     admin = await move_in(engine)
     if admin:
         print(f"first sign-in: {admin.login} / {admin.password}", file=sys.stderr)
-
-
-async def _speak(server: McpServer[Any]) -> None:
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())

@@ -18,7 +18,7 @@ def read(raw: bytes) -> Any:
     try:
         value = json.loads(
             raw.decode("utf-8"),
-            parse_int=_integer,
+            parse_int=integer,
             parse_float=_number,
             parse_constant=_refuse_constant,
             object_pairs_hook=_object,
@@ -35,8 +35,21 @@ def read(raw: bytes) -> Any:
 
 def check_text(text: str) -> None:
     """Raise `Invalid` on a text that cannot be stored."""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    if not is_storable(text):
         raise Invalid("A text holds a NUL character or half of a surrogate pair.")
+
+
+def is_storable(text: str) -> bool:
+    """Whether PostgreSQL takes the text and UTF-8 can hold it."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def integer(digits: str) -> int:
+    """The number; raise `Invalid` on one of more than 64 bits."""
+    # Compared by length first: Python refuses to read thousands of digits at all.
+    if len(digits) > 20 or int(digits) not in _INTEGERS:
+        raise Invalid("A number in the body has more than 64 bits.")
+    return int(digits)
 
 
 def _walk(value: Any) -> None:
@@ -60,13 +73,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise Invalid("An object in the body names a key twice.")
     return found
-
-
-def _integer(digits: str) -> int:
-    # Compared by length first: Python refuses to read thousands of digits at all.
-    if len(digits) > 20 or int(digits) not in _INTEGERS:
-        raise Invalid("A number in the body has more than 64 bits.")
-    return int(digits)
 
 
 def _number(digits: str) -> float:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
@@ -22,6 +23,17 @@ from tests.support.pgbouncer import is_wanted
 from tests.support.tools import OverMcp, Refused, recall, remember, row
 
 pytestmark = pytest.mark.anyio
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -117,6 +129,48 @@ def test_an_external_database_needs_a_good_key(
     assert ended.stdout == b""
 
 
+async def test_every_line_that_asks_is_answered_whatever_is_wrong_with_it(
+    engine: Engine, caller: Caller, database_url: str
+) -> None:
+    key = await key_for(engine, caller.workspace_id)
+    call = '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"memory_save",%s}}'
+    lines = [
+        json.dumps(INITIALIZE),
+        '{"jsonrpc":"2.0","method":"notifications/initialized"}',
+        call % (2, r'"arguments":{"content":"cut in two: \ud83d"}'),
+        "",
+        "hello?",
+        '{"jsonrpc":"2.0","id":3}',
+        r'{"jsonrpc":"2.0","method":"notifications/progress","params":{"x":"\ud83d"}}',
+        call % (4, r'"arguments":{"content":"whole: \ud83d\ude00"}'),
+    ]
+
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "recollect", "mcp"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(DATABASE_URL=database_url, RECOLLECT_KEY=key),
+    )
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write("\n".join([*lines, ""]).encode())
+    async with asyncio.timeout(60):
+        told = [json.loads(await process.stdout.readline()) for _ in range(5)]
+        process.stdin.close()
+        rest, _ = await process.communicate()
+    answers = {each["id"]: each for each in told}
+
+    assert (process.returncode, rest) == (0, b"")
+    assert set(answers) == {1, 2, None, 3, 4}
+    assert answers[2]["result"]["isError"] is True
+    assert "half of a surrogate pair" in answers[2]["result"]["content"][0]["text"]
+    assert answers[None]["error"] == {"code": -32700, "message": "The body is not valid JSON."}
+    assert answers[3]["error"]["code"] == -32600
+    assert answers[4]["result"]["structuredContent"]["success"] is True
+
+
 def test_S98_the_key_is_taken_out_of_the_environment() -> None:
     surroundings = {"RECOLLECT_KEY": "rk_1", "HOME": "/home/ada"}
 
@@ -136,17 +190,8 @@ def data_dir() -> Generator[Path]:
 def test_S98_without_a_key_it_is_the_operators_own_house_and_stdout_is_protocol_only(
     data_dir: Path,
 ) -> None:
-    messages = [
-        {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-06-18",
-                "capabilities": {},
-                "clientInfo": {"name": "test", "version": "1"},
-            },
-        },
+    messages: list[dict[str, Any]] = [
+        INITIALIZE,
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {
             "jsonrpc": "2.0",

@@ -1,24 +1,21 @@
 """MCP over HTTP at `/mcp`: every POST stands for itself and brings its key."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from contextvars import ContextVar
 
-import mcp_types as protocol
 from fastapi import Request, Response
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.domain import Caller
 from recollect.doors.front import MIB, Door, key_or_bearer, replay
 from recollect.doors.furnish import KEY_OR_BEARER, furnish, new_app, new_router
 from recollect.doors.tools.errors import ErrorObject, answer_mcp
+from recollect.doors.tools.mcp_messages import check
 from recollect.doors.tools.mcp_server import mcp_server
 from recollect.engine.core import Engine
-from recollect.errors import Invalid
 
 MOST_BYTES = 4 * MIB
 
@@ -63,7 +60,7 @@ class Mcp:
     async def _speak(self, request: Request) -> Response:
         """One JSON-RPC message."""
         body = await request.body()
-        _check(body)
+        check(body)
         return _Handed(self._hand_on, body)
 
     async def _hand_on(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,24 +81,6 @@ class _Handed(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, replay(self._read, receive), send)
-
-
-def _check(body: bytes) -> None:
-    """Raise where it is no message of the protocol: the SDK would answer with its own innards."""
-    try:
-        message = protocol.jsonrpc_message_adapter.validate_json(body)
-    except ValidationError:
-        raise _no_message() from None
-    # A request whose id can be none passes for a notification: who asked would wait for ever.
-    if isinstance(message, protocol.JSONRPCNotification) and "id" in json.loads(body):
-        raise _no_message()
-
-
-def _no_message() -> Invalid:
-    return Invalid(
-        "The body must be one JSON-RPC 2.0 message, such as "
-        '`{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}`.'
-    )
 
 
 async def _whoever_asks() -> Caller:

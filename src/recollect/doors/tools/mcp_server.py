@@ -15,6 +15,7 @@ from recollect.domain import Caller
 from recollect.doors import refs
 from recollect.doors.tools import agent_wire, prompts, wire
 from recollect.doors.tools.errors import MASKED
+from recollect.doors.tools.mcp_messages import tool_error
 from recollect.doors.tools.tools import TOOLS, Tool, call, shown
 from recollect.engine.change import get
 from recollect.engine.core import Engine
@@ -121,11 +122,12 @@ async def _call(
     try:
         result = await call(engine, await recognise(), name, arguments)
     except Failure as failure:
-        return _said(failure.message, is_error=True)
+        return tool_error(failure.message)
     except Exception as error:  # noqa: BLE001 - the protocol's last handler: a bug must be masked
         _note(error, name)
-        return _said(MASKED, is_error=True)
-    return protocol.CallToolResult(content=[_text(_told(result))], structured_content=shown(result))
+        return tool_error(MASKED)
+    text = protocol.TextContent(type="text", text=_told(result))
+    return protocol.CallToolResult(content=[text], structured_content=shown(result))
 
 
 def _told(result: BaseModel) -> str:
@@ -151,14 +153,6 @@ async def _read(engine: Engine, recognise: Recognise, uri: str) -> protocol.Read
         text=agent_wire.from_memory(memory).model_dump_json(),
     )
     return protocol.ReadResourceResult(contents=[contents])
-
-
-def _said(text: str, *, is_error: bool) -> protocol.CallToolResult:
-    return protocol.CallToolResult(content=[_text(text)], is_error=is_error)
-
-
-def _text(text: str) -> protocol.TextContent:
-    return protocol.TextContent(type="text", text=text)
 
 
 def _note(error: Exception, tool: str) -> None:
