@@ -79,6 +79,9 @@ class Door:
     # And those to which whole archives are sent.
     imports: re.Pattern[str] | None = None
     most_import_bytes: int = 0
+    # How it refuses a body that was read but cannot be kept, where that must say which request it
+    # was; None leaves it to `answer`.
+    refuse: Callable[[bytes, Invalid], Reply | None] = lambda _, __: None
     # Addresses whose answers tell a secret once: no copy of them is kept for a repeat.
     secrets: re.Pattern[str] | None = None
 
@@ -183,7 +186,11 @@ class Front:
         body, told = await _body(receive, door.most_bytes), None
         if body and visit.scope["method"] in _WITH_BODY:
             _check_format(visit.headers)
-            told = strict_json.read(body)
+            try:
+                told = strict_json.read(body)
+            except Invalid as failure:
+                await visit.reply(door.refuse(body, failure) or door.answer(failure))
+                return
         self._charge(visit, caller, sort_of(visit.scope["method"], visit.scope["path"], told))
         token = visit.headers.get("idempotency-key")
         if caller is None or token is None or visit.scope["method"] not in _REPEATABLE:

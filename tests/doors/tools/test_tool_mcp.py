@@ -264,6 +264,65 @@ async def test_what_is_no_message_is_refused_in_our_words(
     assert answer.json()["error"]["message"].startswith("The body must be one JSON-RPC 2.0 message")
 
 
+CALL = (
+    '{"jsonrpc": "2.0", "id": 7, "method": "tools/call",'
+    ' "params": {"name": "memory_save", "arguments": {"content": %s}}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (r'"\ud83d"', "A text holds a NUL character or half of a surrogate pair."),
+        (r'"a\u0000b"', "A text holds a NUL character or half of a surrogate pair."),
+        ("1" * 30, "A number in the body has more than 64 bits."),
+        ("[" * 70 + "]" * 70, "The body is nested deeper than 64 levels."),
+    ],
+)
+async def test_a_call_that_cannot_be_kept_is_answered_by_the_tool_under_its_id(
+    server: Server, key: str, content: str, text: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    async with server.running(), near(server, key, **headers) as http:
+        answer = await http.post("/mcp", content=CALL % content)
+
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "result": {
+            "content": [{"type": "text", "text": text}],
+            "isError": True,
+            "resultType": "complete",
+        },
+    }
+
+
+async def test_the_session_goes_on_after_a_call_that_cannot_be_kept(client: Client) -> None:
+    refused = await client.call_tool("memory_save", {"content": "a\0b"})
+    with pytest.raises(MCPError, match="NUL"):
+        await client.get_prompt("what_do_you_know_about", {"topic": "a\0b"})
+    saved = await client.call_tool("memory_save", {"content": "ab"})
+
+    assert (refused.is_error, saved.is_error) == (True, False)
+    [content] = refused.content
+    assert isinstance(content, mcp_types.TextContent)
+    assert content.text.startswith("A text holds a NUL character")
+
+
+async def test_what_tells_no_id_or_is_no_json_is_a_bad_request(server: Server, key: str) -> None:
+    headers = {"content-type": "application/json"}
+    notification = r'{"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": "\ud83d"}}'
+    async with server.running(), near(server, key, **headers) as http:
+        answers = [
+            await http.post("/mcp", content=body)
+            for body in (notification, '[{"x": "\\ud83d"}]', CALL % "NaN", CALL % "{")
+        ]
+
+    told = [(each.status_code, each.json()["id"], each.json()["error"]["code"]) for each in answers]
+    assert told == [(400, None, -32600)] * 2 + [(400, None, -32700)] * 2
+
+
 async def test_S97_a_bug_in_a_tool_is_masked_and_logged_without_text(
     server: Server,
     key: str,

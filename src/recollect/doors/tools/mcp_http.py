@@ -10,12 +10,13 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.domain import Caller
-from recollect.doors.front import MIB, Door, key_or_bearer, replay
+from recollect.doors.front import MIB, Door, Reply, key_or_bearer, replay
 from recollect.doors.furnish import KEY_OR_BEARER, furnish, new_app, new_router
 from recollect.doors.tools.errors import ErrorObject, answer_mcp
-from recollect.doors.tools.mcp_messages import check
+from recollect.doors.tools.mcp_messages import check, refusal
 from recollect.doors.tools.mcp_server import mcp_server
 from recollect.engine.core import Engine
+from recollect.errors import Invalid
 
 MOST_BYTES = 4 * MIB
 
@@ -46,7 +47,9 @@ class Mcp:
             router.routes,
         )
         furnish(app, engine, answer_mcp, KEY_OR_BEARER)
-        self.door = Door("mcp", ("/mcp",), app, answer_mcp, key_or_bearer, MOST_BYTES)
+        self.door = Door(
+            "mcp", ("/mcp",), app, answer_mcp, key_or_bearer, MOST_BYTES, refuse=_refuse
+        )
 
     async def run(self, is_open: asyncio.Event) -> None:
         """Serve until cancelled; once.
@@ -81,6 +84,14 @@ class _Handed(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, replay(self._read, receive), send)
+
+
+def _refuse(body: bytes, failure: Invalid) -> Reply | None:
+    """The answer under the request's own id: a client gives up its session at a status of 400."""
+    answer = None if failure.is_syntax else refusal(body, failure)
+    if answer is None or answer.id is None:
+        return None
+    return Reply(200, answer.model_dump(by_alias=True, exclude_unset=True))
 
 
 async def _whoever_asks() -> Caller:
