@@ -224,6 +224,19 @@ async def test_R260_N39_the_summary_is_markdown_for_a_model(
     )
 
 
+async def test_R260_a_long_memory_is_cut_in_the_summary_and_whole_beside_it(
+    tools: Surface,
+) -> None:
+    content = "The minutes of the meeting. " * 1_700
+    saved = await remember(tools, content)
+
+    answer = await tools.call("memory_recall", mode="recent")
+
+    assert answer["memories"][0]["content"] == content
+    assert len(answer["summary"]) < 2_500
+    assert f"memory://{saved}" in answer["summary"]
+
+
 async def test_R260_N39_nothing_found_is_one_plain_sentence(
     tools: Surface, embedder: StubEmbedder
 ) -> None:

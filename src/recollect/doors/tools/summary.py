@@ -8,6 +8,10 @@ NOTHING_FOUND = "No memories were found."
 
 # How much of a forgotten memory its epitaph quotes.
 _PREVIEW_BYTES = 80
+# How much of a memory an entry shows: a dozen of the longest would fill a model's whole window.
+_LONGEST_ENTRY = 2_000
+# From here on a place is looked for where a text can be cut: after a line, a sentence, a word.
+_EARLIEST_CUT = 1_800
 
 
 def summary(memories: Sequence[RecalledMemory], total: int) -> str:
@@ -38,5 +42,27 @@ def _entry(number: int, memory: RecalledMemory) -> str:
     heading = f"{number}. **{memory.memory_type}** ({', '.join(about)}) id {memory.id}"
     # Indented, so that a line of it that looks like a heading or an entry stays inside its own.
     indent = " " * (len(str(number)) + 2)
-    lines = (f"{indent}{line}".rstrip() for line in memory.content.strip().splitlines())
+    lines = (f"{indent}{line}".rstrip() for line in _shown(memory))
     return "\n".join([heading, *lines])
+
+
+def _shown(memory: RecalledMemory) -> list[str]:
+    """The lines of a memory, or of its beginning and where to read the whole."""
+    text = "\n".join(memory.content.strip().splitlines())
+    if len(text) <= _LONGEST_ENTRY:
+        return text.split("\n")
+    beginning = _beginning(text)
+    left = len(text) - len(beginning)
+    note = (
+        f"[Cut here, {left:,} more characters. The whole memory: resource `memory://{memory.id}`, "
+        f"or `GET /v1/memory/{memory.id}`.]"
+    )
+    return [*beginning.split("\n"), note]
+
+
+def _beginning(text: str) -> str:
+    for end in ("\n", ". ", " "):
+        at = text.rfind(end, _EARLIEST_CUT, _LONGEST_ENTRY)
+        if at >= 0:
+            return text[: at + 1].rstrip()
+    return text[:_LONGEST_ENTRY]

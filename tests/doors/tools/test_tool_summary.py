@@ -1,0 +1,59 @@
+"""The Markdown that a model reads of what was recalled: pure."""
+
+import pytest
+
+from recollect.doors.tools.summary import summary
+from recollect.doors.tools.wire import RecalledMemory
+
+ID = "0b9bd1a5-5f4c-4d0c-9c0d-6a5a4a2f7f10"
+
+
+def recalled(content: str) -> RecalledMemory:
+    return RecalledMemory(
+        id=ID,
+        content=content,
+        memory_type="fact",
+        importance=0.5,
+        created_at="2026-03-01T08:00:00.000000Z",
+        relevance_score=1.0,
+    )
+
+
+def entry(content: str) -> list[str]:
+    """The lines below the heading of the one entry, without their indent."""
+    lines = summary([recalled(content)], 1).splitlines()[3:]
+    assert all(line.startswith("   ") for line in lines if line)
+    return [line[3:] for line in lines]
+
+
+def test_N39_an_entry_of_ordinary_length_is_shown_whole() -> None:
+    content = "a " * 999 + "ab"
+
+    assert entry(content) == [content]
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("x" * 1_900 + "\n" + "y. " * 50_000, ["x" * 1_900]),
+        ("x" * 1_900 + ". " + "y " * 50_000, ["x" * 1_900 + "."]),
+        ("x" * 1_900 + " " + "y" * 50_000, ["x" * 1_900]),
+        ("x" * 50_000, ["x" * 2_000]),
+        ("\n" * 10 + "one\n" + "x" * 50_000, ["one", "x" * 1_996]),
+    ],
+)
+def test_R260_a_long_one_is_cut_at_a_sensible_place_and_says_where_the_whole_is(
+    content: str, shown: list[str]
+) -> None:
+    *told, note = entry(content)
+
+    left = len(content.strip()) - len("\n".join(told))
+    assert told == shown
+    assert note == (
+        f"[Cut here, {left:,} more characters. The whole memory: resource `memory://{ID}`, "
+        f"or `GET /v1/memory/{ID}`.]"
+    )
+
+
+def test_R260_fifty_of_the_longest_make_a_text_that_a_model_can_read() -> None:
+    assert len(summary([recalled("word " * 10_000)] * 50, 50)) < 120_000
