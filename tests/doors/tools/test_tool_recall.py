@@ -214,7 +214,7 @@ async def test_R260_N39_the_summary_is_markdown_for_a_model(
     answer = await tools.call("memory_recall", query="drinks?")
 
     assert answer["summary"] == (
-        "## Memories (2 of 2)\n\n"
+        "## Memories (2 of 2, best first; relevance is at most 0.05)\n\n"
         f"1. **preference** (importance 0.70, relevance 0.02, 2026-03-01) id {ana}\n"
         "   Ana takes tea\n\n"
         f"2. **fact** (importance 0.26, relevance 0.02, 2026-03-02) id {ben}\n"

@@ -1,9 +1,13 @@
 """The Markdown that a model reads of what was recalled: pure."""
 
+from uuid import UUID
+
 import pytest
 
+from recollect.domain import MemoryId
 from recollect.doors.tools.summary import summary
 from recollect.doors.tools.wire import RecalledMemory
+from recollect.engine.rank import Scored, Source, fuse
 
 ID = "0b9bd1a5-5f4c-4d0c-9c0d-6a5a4a2f7f10"
 
@@ -30,6 +34,28 @@ def test_N39_an_entry_of_ordinary_length_is_shown_whole() -> None:
     content = "a " * 999 + "ab"
 
     assert entry(content) == [content]
+
+
+@pytest.mark.parametrize(
+    ("is_ranked", "heading"),
+    [
+        (True, "## Memories (1 of 7, best first; relevance is at most 0.05)"),
+        (False, "## Memories (1 of 7)"),
+    ],
+)
+def test_N39_the_heading_tells_the_scale_where_there_is_one(is_ranked: bool, heading: str) -> None:  # noqa: FBT001
+    assert summary([recalled("tea")], 7, is_ranked=is_ranked).splitlines()[0] == heading
+
+
+def test_R268_nothing_can_be_more_relevant_than_the_heading_says() -> None:
+    memory_id = MemoryId(UUID(ID))
+    first_everywhere = {
+        source: [Scored(memory_id, 1.0)] for source in (Source.VECTOR, Source.WORDS, Source.LINKS)
+    }
+
+    [best] = fuse(first_everywhere)
+
+    assert 0.045 < best.score <= 0.05
 
 
 @pytest.mark.parametrize(

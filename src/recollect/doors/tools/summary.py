@@ -14,12 +14,16 @@ _LONGEST_ENTRY = 2_000
 _EARLIEST_CUT = 1_800
 
 
-def summary(memories: Sequence[RecalledMemory], total: int) -> str:
-    """The memories as a numbered Markdown list under a second-level heading."""
+def summary(memories: Sequence[RecalledMemory], total: int, *, is_ranked: bool = False) -> str:
+    """The memories as a numbered Markdown list under a second-level heading.
+
+    Where they are ranked it tells the scale: 0.03 would read like a poor fit.
+    """
     if not memories:
         return NOTHING_FOUND
     entries = [_entry(number, each) for number, each in enumerate(memories, start=1)]
-    return "\n\n".join([f"## Memories ({len(memories)} of {total})", *entries])
+    scale = ", best first; relevance is at most 0.05" if is_ranked else ""
+    return "\n\n".join([f"## Memories ({len(memories)} of {total}{scale})", *entries])
 
 
 def preview(content: str) -> str:

@@ -51,7 +51,7 @@ async def memory_recall(
     return wire.RecallResult(
         memories=memories,
         total_found=found.total,
-        summary=summary(memories, found.total),
+        summary=summary(memories, found.total, is_ranked=given.mode == "hybrid"),
         degraded=found.is_degraded or None,
         confidence=found.confidence if given.explain else None,
     )
