@@ -90,7 +90,8 @@ class Search:
 
     query: str = ""
     mode: Mode = Mode.HYBRID
-    order: Order = Order.RECENT
+    # Of the modes without a query; None is the mode's own.
+    order: Order | None = None
     limit: int = 10
     wanted: Filter = field(default_factory=Filter)
     thread: Ref | None = None
@@ -138,9 +139,7 @@ async def _count_access(engine: Engine, caller: Caller, ids: Sequence[MemoryId])
 
 
 async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:
-    order = Order.IMPORTANCE if ask.mode is Mode.IMPORTANT else ask.order
-    if ask.mode is Mode.RECENT:
-        order = Order.RECENT
+    usual = Order.IMPORTANCE if ask.mode is Mode.IMPORTANT else Order.RECENT
     if ask.mode is Mode.TYPED and ask.wanted.kinds is None:
         raise Invalid("`memory_type` is required in typed mode.", field="memory_type")
     async with engine.reading(caller) as db:
@@ -148,7 +147,7 @@ async def _browse(engine: Engine, caller: Caller, ask: Search) -> Found:
             db,
             caller,
             ask.wanted,
-            order=order,
+            order=ask.order or usual,
             limit=ask.limit,
             now=engine.now(),
             view=ask.view,

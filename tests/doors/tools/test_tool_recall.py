@@ -147,7 +147,10 @@ async def test_R253_important_is_most_important_first(tools: Surface, clock: Clo
     ]
 
 
-async def test_R255_R256_sort_by_rules_a_typed_recall(tools: Surface, clock: Clock) -> None:
+@pytest.mark.parametrize("mode", ["typed", "recent", "important"])
+async def test_R255_R256_sort_by_rules_the_modes_without_a_query(
+    tools: Surface, clock: Clock, mode: str
+) -> None:
     for content, importance, accesses in (("one", 0.5, 3), ("two", 0.9, 1), ("three", 0.1, 2)):
         clock.advance(timedelta(minutes=1))
         await remember(tools, content, memory_type="goal", importance=importance, tags=[content])
@@ -155,7 +158,7 @@ async def test_R255_R256_sort_by_rules_a_typed_recall(tools: Surface, clock: Clo
             await recall(tools, mode="recent", tags=[content])
 
     orders = {
-        order: await texts(tools, mode="typed", memory_type="goal", sort_by=order)
+        order: await texts(tools, mode=mode, memory_type="goal", sort_by=order)
         for order in ("most_accessed", "recent", "importance")
     }
 
@@ -164,7 +167,9 @@ async def test_R255_R256_sort_by_rules_a_typed_recall(tools: Surface, clock: Clo
         "recent": ["three", "two", "one"],
         "importance": ["two", "one", "three"],
     }
-    assert await texts(tools, mode="typed", memory_type="goal") == ["three", "two", "one"]
+    usual = orders["importance" if mode == "important" else "recent"]
+    assert await texts(tools, mode=mode, memory_type="goal") == usual
+    assert await texts(tools, mode=mode, memory_type="goal", sort_by=None) == usual
 
 
 async def test_R257_R258_R261_the_answer_and_its_memories_have_these_fields(

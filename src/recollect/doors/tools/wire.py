@@ -144,7 +144,8 @@ class RecallArguments(Arguments):
     )
     sort_by: SortBy = Field(
         default="recent",
-        description="Order in the modes without a query: recent, importance or most_accessed.",
+        description="Order in the modes without a query: recent, importance or most_accessed. "
+        "Leave it out in important mode for the most important first.",
     )
     tags: Tags = Field(default=[], description="Only memories with one of these.")
     channel_id: Label | None = optional(
@@ -246,7 +247,8 @@ def to_search(given: RecallArguments, thread: Ref | None) -> Search:
     return Search(
         query=given.query,
         mode=Mode(given.mode),
-        order=Order(given.sort_by),
+        # Only what was said: the default of the document is not that of important mode.
+        order=Order(given.sort_by) if "sort_by" in given.model_fields_set else None,
         limit=min(given.max_results, MOST_RESULTS),
         wanted=Filter(kinds=kinds_of(given.memory_type), tags=given.tags or None),
         thread=thread,
