@@ -1,13 +1,21 @@
 """A plan that is kept serves all workspaces of a database, the small beside the large."""
 
+from collections.abc import AsyncGenerator
+from typing import Any, LiteralString
+from uuid import uuid4
+
 import pytest
 
-from recollect.domain import Caller, Filter
+from recollect.domain import Caller, Filter, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.save import Save, save
 from recollect.store import vectors
+from recollect.store.pool import Db, Numbered
 from recollect.store.vectors import Point
-from tests.support.embedder import at_cosine
+from tests.support.clock import Clock
+from tests.support.database import TestDatabases
+from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.house import new_caller, only, open_house
 from tests.support.plans import explained
 
 pytestmark = pytest.mark.anyio
@@ -33,3 +41,65 @@ async def test_a_plan_that_is_kept_starts_no_processes_for_what_may_be_a_few_row
             await vectors.candidates(db, caller, point, Filter(), limit=10, now=engine.now())
 
     assert ("Gather" in plans[0].text) == is_filtered
+
+
+# Written at once: saved one by one they would take a test minutes.
+_NEIGHBOURS = """
+    INSERT INTO workspace (org_id, id, name, created_at)
+    SELECT %(org_id)s, gen_random_uuid(), 'small ' || number, %(now)s
+    FROM generate_series(1, 200) AS number
+"""
+_MANY = """
+    WITH made AS (
+        INSERT INTO memory (
+            workspace_id, id, code, org_id, user_id, content, content_digest, importance,
+            importance_base, lifecycle, scope, origin, created_at, updated_at
+        )
+        SELECT w.id, gen_random_uuid(), left(replace(gen_random_uuid()::text, '-', ''), 24),
+            %(org_id)s, %(user_id)s, 'one', '', 0.5, 0.5, 'permanent', 'workspace', 'user',
+            %(now)s, %(now)s
+        FROM workspace w
+        CROSS JOIN generate_series(1, CASE WHEN w.id = %(workspace_id)s THEN 5000 ELSE 3 END)
+        RETURNING *
+    )
+    INSERT INTO memory_vector (
+        workspace_id, memory_id, generation, content_version, embedding, tags, pinned, created_at,
+        scope, user_id
+    )
+    SELECT workspace_id, id, 1, 1, array_fill(0.05::real, ARRAY[384])::halfvec(384), tags, pinned,
+        created_at, scope, user_id
+    FROM made
+"""
+
+
+@pytest.fixture
+async def uneven(databases: TestDatabases, clock: Clock) -> AsyncGenerator[Engine]:
+    """A house of one large workspace and many small ones."""
+    async with open_house(databases.clone(), only(StubEmbedder()), clock) as engine:
+        large = await new_caller(engine)
+        values = {
+            "workspace_id": large.workspace_id,
+            "org_id": large.org_id,
+            "user_id": large.user_id,
+            "now": engine.now(),
+        }
+        async with engine.pool.everywhere() as db:
+            await db.execute(_NEIGHBOURS, values)
+            await db.execute(_MANY, values)
+            await db.execute("ANALYZE memory, memory_vector")
+        yield engine
+
+
+async def kept_plan(db: Db, query: LiteralString) -> str:
+    """The plan of a statement for whatever may be asked."""
+    asked: Any = f"EXPLAIN (GENERIC_PLAN, COSTS OFF) {Numbered(query)._query}"
+    cursor = await db.execute(asked)
+    return "\n".join(row[0] for row in await cursor.fetchall())
+
+
+async def test_the_sample_of_all_vectors_is_read_in_order_and_not_sorted(uneven: Engine) -> None:
+    async with uneven.pool.reading(WorkspaceId(uuid4()), keeps_plans=True) as db:
+        plan = await kept_plan(db, f"SELECT {vectors.TYPICAL}")
+
+    assert "Merge Append" in plan
+    assert "->  Sort" not in plan
