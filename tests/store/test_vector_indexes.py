@@ -19,6 +19,7 @@ from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder, pseudo_random
 from tests.support.house import new_caller, open_house
+from tests.support.plans import explained
 
 pytestmark = pytest.mark.anyio
 
@@ -127,6 +128,43 @@ async def test_where_shared_memory_is_too_small_the_index_is_built_without_it(
         assert (await current_space(engine, caller.workspace_id)).indexed
         found = await near(engine, caller, "statement 1", Filter(), is_indexed=True)
     assert len(found) == 10
+
+
+async def test_what_stands_behind_more_dead_neighbours_than_the_index_reads_is_found_all_the_same(
+    databases: TestDatabases, clock: Clock
+) -> None:
+    asked = pseudo_random("question", DIMENSION)
+    dead = {
+        text: asked + asked + pseudo_random(text, DIMENSION)
+        for text in (f"dead {number}" for number in range(MANY))
+    }
+    embedder = StubEmbedder(dead, dimension=DIMENSION)
+    async with open_house(databases.clone(), Embedders(embedder), clock) as engine:
+        caller = await new_caller(engine)
+        alive = [(await save(engine, caller, Save(f"alive {n}"))).memory.id for n in range(20)]
+        for text in dead:
+            saved = await save(engine, caller, Save(text))
+            await forget(engine, caller, Ref(id=saved.memory.id))
+        await index_vectors(engine, caller.workspace_id, no_beat, 1)
+
+        exact, by_index = Point(1, asked), Point(1, asked, {None: Indexed(1)})
+        away = Point(1, -asked, {None: Indexed(1)})
+        async with engine.searching(caller) as db:
+            await db.execute("SET LOCAL enable_sort = off; SET LOCAL hnsw.max_scan_tuples = 1")
+            with explained("ANALYZE, COSTS OFF, TIMING OFF") as plans:
+                found = await vectors.candidates(
+                    db, caller, by_index, Filter(), limit=15, now=engine.now()
+                )
+                await vectors.candidates(db, caller, away, Filter(), limit=15, now=engine.now())
+            right = await vectors.candidates(
+                db, caller, exact, Filter(), limit=15, now=engine.now()
+            )
+
+    assert f"using near_{caller.workspace_id.hex}" in plans[0].text
+    assert [each.id for each in found] == [each.id for each in right]
+    assert {each.id for each in found} < set(alive)
+    # Where the index has enough, nothing else is read.
+    assert ["m_1 (never executed)" in each.text for each in plans] == [False, True]
 
 
 async def test_a_filter_is_answered_exactly_even_where_there_is_an_index(

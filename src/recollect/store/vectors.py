@@ -208,9 +208,11 @@ _EXACT_IN_THREAD = f"WITH near AS ({_SCANNED} AND m.thread_id = %(thread_id)s {_
 # workspace, generation and thread stand in the text, and so must the dimension. So does the limit:
 # a plan that is kept expected a tenth of a thread to be asked for, and sorted all of it instead.
 # What is not alive is passed over while the index is read on; the settings for that are made by a
-# condition that is the same for all rows, and so is tried before the first is read.
+# condition that is the same for all rows, and so is tried before the first is read. The index gives
+# up after `hnsw.max_scan_tuples`, 20,000: behind 25,000 that were replaced, 1 of 60 was found. So
+# where fewer come than were asked for, and only then, all are looked at.
 _BY_INDEX = f"""
-    WITH near AS MATERIALIZED (
+    WITH by_index AS MATERIALIZED (
         SELECT m.memory_id,
             (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}}) AS distance
         FROM memory_vector m
@@ -219,6 +221,16 @@ _BY_INDEX = f"""
                 || set_config('hnsw.ef_search', %(effort)s::text, true)) IS NOT NULL
         ORDER BY (m.embedding::halfvec({{dimension}})) <=> %(vector)s::halfvec({{dimension}})
         LIMIT {{limit}}
+    ),
+    near AS MATERIALIZED (
+        SELECT memory_id, distance FROM by_index
+        WHERE (SELECT count(*) FROM by_index) = {{limit}}
+        UNION ALL
+        (SELECT m.memory_id, (m.embedding <=> %(vector)s) + 0 AS distance
+         FROM memory_vector m
+         WHERE m.workspace_id = {{workspace_id}} AND m.generation = {{generation}} AND {VISIBLE}
+            AND (SELECT count(*) FROM by_index) < {{limit}}
+         {_FIRST})
     )
 """
 _BY_INDEX_OF_THREAD = _BY_INDEX.replace(
