@@ -15,7 +15,7 @@ from recollect.engine.forget import forget, remove
 from recollect.engine.link import Link
 from recollect.engine.recall import Means, Recall, recall
 from recollect.engine.save import Save, Saved, save, save_within
-from recollect.errors import Invalid, NotFound
+from recollect.errors import Invalid, NotFound, Unavailable
 from recollect.models.registry import Embedders
 from recollect.worker import Worker
 from tests.support.clock import Clock
@@ -383,6 +383,51 @@ async def test_a_text_the_embedder_refuses_holds_up_no_other(
     assert {memory.content: memory.has_vector for memory in await listed(engine, caller)} == {
         "one": True,
         "poison": False,
+        "two": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "failures",
+    [
+        [Unavailable("embedder"), Unavailable("embedder")],
+        [Unavailable("embedder", retry_after=timedelta(seconds=1))] * 2,
+    ],
+)
+async def test_a_failure_that_passes_is_no_refusal(
+    engine: Engine,
+    caller: Caller,
+    clock: Clock,
+    embedder: StubEmbedder,
+    failures: list[Unavailable],
+) -> None:
+    embedder.is_down = True
+    for text in ("one", "unlucky", "two"):
+        await save(engine, caller, Save(text))
+    embedder.is_down, embedder.failures = False, {"unlucky": list(failures)}
+
+    for _ in failures:
+        await Worker(engine, slots=1).run_until_empty()
+        clock.advance(timedelta(minutes=2))
+    await Worker(engine, slots=1).run_until_empty()
+
+    assert all(memory.has_vector for memory in await listed(engine, caller))
+
+
+async def test_a_failure_about_one_text_keeps_no_other_waiting(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.is_down = True
+    for text in ("one", "unlucky", "two"):
+        await save(engine, caller, Save(text))
+    embedder.is_down = False
+    embedder.failures = {"unlucky": [Unavailable("embedder"), Unavailable("embedder")]}
+
+    await Worker(engine, slots=1).run_until_empty()
+
+    assert {memory.content: memory.has_vector for memory in await listed(engine, caller)} == {
+        "one": True,
+        "unlucky": False,
         "two": True,
     }
 

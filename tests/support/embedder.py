@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 
 from recollect.errors import Unavailable
-from recollect.models.embed import Identity, Purpose, Vector
+from recollect.models.embed import Identity, Purpose, Refused, Vector
 
 
 def at_cosine(cosine: float, dimension: int = 8, *, turn: int = 0) -> Vector:
@@ -44,6 +44,8 @@ class StubEmbedder:
         self.salt = salt
         self.is_down = False
         self.refused: set[str] = set()
+        # Raised one after the other, each instead of an answer to a text.
+        self.failures: dict[str, list[Unavailable]] = {}
         self.delay = timedelta()
         self.asked: list[str] = []
         self._identity = Identity(endpoint, model)
@@ -61,8 +63,13 @@ class StubEmbedder:
                 await asyncio.sleep(deadline.total_seconds())
                 raise Unavailable("embedder")
             await asyncio.sleep(self.delay.total_seconds())
-        if self.is_down or self.refused & set(texts):
+        if self.is_down:
             raise Unavailable("embedder")
+        for text in texts:
+            if self.failures.get(text):
+                raise self.failures[text].pop(0)
+        if self.refused & set(texts):
+            raise Refused("embedder")
         return [self._vector(text) for text in texts]
 
     def relevance(self, cosine: float) -> float:

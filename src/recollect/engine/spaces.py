@@ -15,7 +15,7 @@ from recollect.domain import MemoryId, ThreadId, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.owed import EVERYTHING, Owed, Owing
 from recollect.errors import Unavailable
-from recollect.models.embed import Embedder, Identity, Purpose, Vector
+from recollect.models.embed import Embedder, Identity, Purpose, Refused, Vector
 from recollect.store import chunks, generations, jobs, vector_indexes, vectors
 from recollect.store.generations import Generation, Indexed, Space
 from recollect.store.jobs import NewJob
@@ -174,7 +174,8 @@ async def no_beat() -> None:
 async def tend_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
     """Give all that wants one its vector in the configured model's space, and let that serve.
 
-    Raises `Unavailable` while the embedder is down; running it again goes on where it stopped.
+    Raises `Unavailable` while the embedder is down, or when some of it failed for another reason
+    than the text; running it again goes on where it stopped.
     """
     async with engine.pool.reading(workspace_id) as db:
         space = await generations.space(db, workspace_id)
@@ -182,8 +183,10 @@ async def tend_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbea
     [fingerprint] = await embedder.embed([PROBE], Purpose.PASSAGE)
     target = await _target(engine, workspace_id, embedder.identity, fingerprint)
     while True:
-        for owed in EVERYTHING:
-            await _fill(engine, workspace_id, target, embedder, owed, beat)
+        failures = [
+            await _fill(engine, workspace_id, target, embedder, owed, beat) for owed in EVERYTHING
+        ]
+        _raise_first(failures)
         if await _settle(engine, workspace_id, target):
             return
 
@@ -214,13 +217,14 @@ async def fill_serving(
 ) -> None:
     """Pay what is owed in the generation that serves, if there is one.
 
-    Raises `Unavailable` while the embedder is down.
+    Raises `Unavailable` while the embedder is down, as `tend_vectors`.
     """
     async with engine.pool.reading(workspace_id) as db:
         space = await generations.space(db, workspace_id)
     if space.serving:
         embedder = engine.embedders.of(identity_of(space.serving))
-        await _fill(engine, workspace_id, space.serving, embedder, owed, beat)
+        failure = await _fill(engine, workspace_id, space.serving, embedder, owed, beat)
+        _raise_first([failure])
 
 
 async def see_paid(engine: Engine, db: Db, workspace_id: WorkspaceId, owed: Owed) -> None:
@@ -239,14 +243,16 @@ async def _fill(
     embedder: Embedder,
     owed: Owed,
     beat: Heartbeat,
-) -> None:
+) -> Unavailable | None:
+    """Pay what is owed; why some of it must be tried again later, if so."""
     after = UUID(int=0)
+    failures: list[Unavailable | None] = []
     while True:
         async with engine.pool.reading(workspace_id) as db:
             batch = await owed.lacking(db, workspace_id, target.number, after=after, limit=_BATCH)
         if not batch:
-            return
-        await _embed_batch(engine, workspace_id, target, embedder, owed, batch)
+            return _first(failures)
+        failures.append(await _embed_batch(engine, workspace_id, target, embedder, owed, batch))
         await beat()
         after = batch[-1].id
 
@@ -258,24 +264,44 @@ async def _embed_batch(
     embedder: Embedder,
     owed: Owed,
     batch: Sequence[Owing],
-) -> None:
+) -> Unavailable | None:
+    """Pay a batch; why some of it must be tried again later, if so."""
     try:
         found = await embedder.embed([each.text for each in batch], Purpose.PASSAGE)
-    except Unavailable:
-        # Down, or one text it will not have? If a plain text passes, it is the text.
+    except Unavailable as failure:
+        if failure.retry_after:  # it asks to be left alone
+            raise
+        # Down, or one text it will not have? If a plain text passes, it is not down.
         await embedder.embed([PROBE], Purpose.PASSAGE)
         if len(batch) > 1:
-            for each in batch:
-                await _embed_batch(engine, workspace_id, target, embedder, owed, [each])
-            return
+            return _first(
+                [
+                    await _embed_batch(engine, workspace_id, target, embedder, owed, [each])
+                    for each in batch
+                ]
+            )
+        # What is not the text's fault may pass. It holds up no other, and is found by words.
+        if not isinstance(failure, Refused):
+            return failure
         async with engine.pool.writing(workspace_id) as db:
             await owed.refuse(db, workspace_id, batch[0])
-        return
+        return None
     if any(len(vector) != target.dimension for vector in found):
         raise Unavailable("embedder")  # swapped under our hands; the next run finds out
     async with engine.pool.writing(workspace_id) as db:
         paid = list(zip(batch, found, strict=True))
         await owed.pay(db, workspace_id, target.number, paid)
+    return None
+
+
+def _first(failures: Sequence[Unavailable | None]) -> Unavailable | None:
+    return next(filter(None, failures), None)
+
+
+def _raise_first(failures: Sequence[Unavailable | None]) -> None:
+    failure = _first(failures)
+    if failure:
+        raise failure
 
 
 async def _settle(engine: Engine, workspace_id: WorkspaceId, target: Generation) -> bool:

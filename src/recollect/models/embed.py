@@ -9,7 +9,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.errors import Unavailable
+
 Vector = NDArray[np.float32]
+
+
+class Refused(Unavailable):
+    """The embedder is well and will not have one of the texts: asking again would not help."""
 
 
 class Purpose(StrEnum):
@@ -38,7 +44,10 @@ class Embedder(Protocol):
     async def embed(
         self, texts: Sequence[str], purpose: Purpose, *, deadline: timedelta | None = None
     ) -> list[Vector]:
-        """One unit vector a text, in order; raise `Unavailable` when it fails or the time is up."""
+        """One unit vector a text, in order; raise `Unavailable` when it fails or the time is up.
+
+        `Refused`, where it is known to be a text's fault.
+        """
         ...
 
     def relevance(self, cosine: float) -> float:

@@ -19,7 +19,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from recollect.errors import Unavailable
-from recollect.models.embed import Identity, Purpose, Vector
+from recollect.models.embed import Identity, Purpose, Refused, Vector
 from recollect.models.remote import Circuit, http_url
 from recollect.settings import Endpoint
 
@@ -110,7 +110,7 @@ class EndpointEmbedder:
             return left + await self._vectors(texts[middle:], purpose, until)
         middle = len(texts[0]) // 2
         if middle < _SHORTEST_HALF:
-            raise Unavailable("embedder")
+            raise Refused("embedder")
         halves = [texts[0][:middle], texts[0][middle:]]
         return [_unit(np.sum(await self._vectors(halves, purpose, until), axis=0))]
 
@@ -139,7 +139,8 @@ class EndpointEmbedder:
                 is_asked = True
                 vectors = _read(await self._post(texts), len(texts))
         except _Failed as failure:
-            if not failure.is_about_input:  # one text it cannot digest must not cut off the rest
+            # One text it cannot digest must not cut off the rest.
+            if not isinstance(failure, Refused):
                 self._circuit.failed()
             raise
         except TimeoutError:
@@ -160,10 +161,10 @@ class EndpointEmbedder:
         if _says_too_long(response):
             self._circuit.succeeded()
             raise _TooLong
-        raise _Failed(
+        kind = _RefusedText if response.status_code in {400, 422} else _Failed
+        raise kind(
             f"status {response.status_code}",
             is_passing=response.status_code in {408, 429} or response.is_server_error,
-            is_about_input=response.status_code in {400, 422},
             retry_after=_retry_after(response.headers.get("Retry-After")),
         )
 
@@ -180,13 +181,15 @@ class _Failed(Unavailable):
         why: str,
         *,
         is_passing: bool = False,
-        is_about_input: bool = False,
         retry_after: timedelta | None = None,
     ) -> None:
         super().__init__("embedder", retry_after=retry_after)
         self.why = why
         self.is_passing = is_passing
-        self.is_about_input = is_about_input
+
+
+class _RefusedText(_Failed, Refused):
+    """The endpoint answered, and it is about the input."""
 
 
 class _TooLong(Exception):
@@ -287,5 +290,5 @@ def _numbers(embedding: list[float] | str) -> Vector:
 def _unit(vector: Vector) -> Vector:
     length = float(np.linalg.norm(vector.astype(np.float64)))
     if not math.isfinite(length) or length == 0.0:
-        raise _Failed("no direction")
+        raise _RefusedText("no direction")
     return (vector / length).astype(np.float32)
