@@ -94,6 +94,17 @@ async def test_R249_R259_ten_unless_said_at_most_fifty(tools: Surface, clock: Cl
             await tools.call("memory_recall", query="invoice", max_results=wrong)
 
 
+async def test_R249_a_whole_number_may_be_written_with_a_point(
+    tools: Surface, clock: Clock
+) -> None:
+    await several(tools, clock, 3)
+
+    assert len(await recall(tools, mode="recent", max_results=2.0)) == 2
+    for wrong in (0.0, "2.0"):
+        with pytest.raises(Refused, match="`max_results`"):
+            await recall(tools, mode="recent", max_results=wrong)
+
+
 async def test_R250_R254_a_type_filters_every_mode_and_typed_needs_it(
     tools: Surface, clock: Clock
 ) -> None:

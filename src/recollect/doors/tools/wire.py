@@ -7,7 +7,7 @@ Schemas that models and clients are shown are made from them. Null means absent 
 from dataclasses import replace
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from recollect.domain import (
     MEMORY_PREFIXES,
@@ -37,6 +37,14 @@ MemoryType = Literal[
 RelationType = Literal["related_to", "updates", "contradicts", "caused_by", "result_of", "part_of"]
 RecallMode = Literal["hybrid", "recent", "important", "typed"]
 SortBy = Literal["recent", "importance", "most_accessed"]
+
+
+def _whole(value: Any) -> Any:
+    """A float without a fraction as the integer it is in JSON Schema; anything else as it came."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, Field(max_length=10_000)]
 
@@ -130,7 +138,7 @@ class RecallArguments(Arguments):
         description="What to look for, in natural language. Required in hybrid mode, ignored in "
         "the others. Be specific; put an exact phrase in double quotes.",
     )
-    max_results: int = Field(
+    max_results: Whole = Field(
         default=10,
         ge=1,
         description="How many memories to return, 1 to 50.",
