@@ -434,9 +434,12 @@ async def test_each_result_can_say_why(tools: Surface, embedder: StubEmbedder) -
         associations=[{"target_id": launch, "relation_type": "caused_by", "weight": 1.0}],
     )
 
-    found = {
-        each["id"]: each["why"] for each in await recall(tools, "when do we start", explain=True)
-    }
+    answer = await tools.call("memory_recall", query="when do we start", explain=True)
+    plain = await tools.call("memory_recall", query="when do we start")
+
+    found = {each["id"]: each["why"] for each in answer["memories"]}
+    assert f"[Found by links (rank 1, from {launch} over caused_by).]" in answer["summary"]
+    assert "[Found by" not in plain["summary"]
 
     assert [place["source"] for place in found[launch]] == ["vector"]
     assert found[hotel] == [
@@ -732,6 +735,7 @@ async def test_without_an_embedder_words_find_it_and_the_answer_says_so(
 
     assert [each["content"] for each in answer["memories"]] == ["The gate code is 4711"]
     assert answer["degraded"] is True
+    assert "\n\nFound by words and links alone: meaning could not" in answer["summary"]
 
 
 async def test_a_memory_of_another_door_is_a_fact_here(

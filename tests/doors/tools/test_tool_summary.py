@@ -6,13 +6,13 @@ import pytest
 
 from recollect.domain import MemoryId
 from recollect.doors.tools.summary import summary
-from recollect.doors.tools.wire import RecalledMemory
+from recollect.doors.tools.wire import RecalledMemory, Why
 from recollect.engine.rank import Scored, Source, fuse
 
 ID = "0b9bd1a5-5f4c-4d0c-9c0d-6a5a4a2f7f10"
 
 
-def recalled(content: str) -> RecalledMemory:
+def recalled(content: str, why: list[Why] | None = None) -> RecalledMemory:
     return RecalledMemory(
         id=ID,
         content=content,
@@ -20,6 +20,7 @@ def recalled(content: str) -> RecalledMemory:
         importance=0.5,
         created_at="2026-03-01T08:00:00.000000Z",
         relevance_score=1.0,
+        why=why,
     )
 
 
@@ -83,3 +84,36 @@ def test_R260_a_long_one_is_cut_at_a_sensible_place_and_says_where_the_whole_is(
 
 def test_R260_fifty_of_the_longest_make_a_text_that_a_model_can_read() -> None:
     assert len(summary([recalled("word " * 10_000)] * 50, 50)) < 120_000
+
+
+def test_each_entry_can_say_in_words_which_lists_found_it() -> None:
+    why = [
+        Why(source="vector", rank=1, score=0.9),
+        Why(source="words", rank=12, score=0.4),
+        Why(source="links", rank=2, score=0.3, path=["ana", "caused_by", "ben", "part_of", ID]),
+        Why(source="time", rank=3, score=1.0),
+    ]
+
+    told = summary([recalled("Ana takes tea", why)], 1).splitlines()
+
+    assert told[3:] == [
+        "   Ana takes tea",
+        (
+            "   [Found by meaning (rank 1), words (rank 12), links (rank 2, from ana over caused_by to "
+            "ben over part_of), time (rank 3).]"
+        ),
+    ]
+    assert summary([recalled("tea", why=[])], 1) == summary([recalled("tea")], 1)
+
+
+def test_N39_what_was_found_by_words_alone_says_so_in_one_line() -> None:
+    told = summary([recalled("tea")], 1, is_ranked=True, is_degraded=True).splitlines()
+
+    assert told[:3] == [
+        "## Memories (1 of 1, best first; relevance is at most 0.05)",
+        "",
+        "Found by words and links alone: meaning could not be searched just now.",
+    ]
+    assert summary([], 0, is_degraded=True) == (
+        "No memories were found by words and links; meaning could not be searched just now."
+    )

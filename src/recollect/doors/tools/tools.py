@@ -51,7 +51,12 @@ async def memory_recall(
     return wire.RecallResult(
         memories=memories,
         total_found=found.total,
-        summary=summary(memories, found.total, is_ranked=given.mode == "hybrid"),
+        summary=summary(
+            memories,
+            found.total,
+            is_ranked=given.mode == "hybrid",
+            is_degraded=found.is_degraded,
+        ),
         degraded=found.is_degraded or None,
         confidence=found.confidence if given.explain else None,
     )

@@ -167,7 +167,9 @@ class RecallArguments(Arguments):
     include_history: bool = Field(
         default=False, description="Also what has been replaced since, marked with its end."
     )
-    explain: bool = Field(default=False, description="Say for each memory why it was found.")
+    explain: bool = Field(
+        default=False, description="Say for each memory why it was found, in the summary too."
+    )
 
 
 class Why(BaseModel):
