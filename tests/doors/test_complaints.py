@@ -23,7 +23,7 @@ WRONG: tuple[Any, ...] = (
     *([], [""], ["secret"] * 10_001, [{}], {}, {"a": "secret"}, object()),
 )
 OURS = re.compile(
-    r"`[\w.]+` (is required|must be [^.]+|must match `[^`]+`|must not be empty|must have at least [\d,]+ \w+"
+    r"`[\w.\[\]]+` (is required|must be [^.]+|must match `[^`]+`|must not be empty|must have at least [\d,]+ \w+"
     r"|may have at most [\d,]+ \w+; this has [\d,]+|is not acceptable: [a-z][^.]+)\."
     r"|The body must be a JSON object\."
 )
@@ -51,6 +51,23 @@ def test_every_field_of_every_door_is_complained_about_in_our_words() -> None:
                         assert OURS.fullmatch(said), (model, name, each["type"], said)
                         assert "secret" not in said
     assert {"string_too_long", "too_long", "greater_than_equal", "literal_error"} <= seen
+
+
+@pytest.mark.parametrize(
+    ("where", "said", "field"),
+    [
+        (("associations", 1, "weight"), "`associations[1].weight`", "associations.weight"),
+        (("tags", 12), "`tags[12]`", "tags"),
+        ((0, "a", "str", 2, "b", 3, "c", 4, "d"), "`a[2].b[3].c[4]`", "a.b.c"),
+        (("content",), "`content`", "content"),
+    ],
+)
+def test_a_complaint_says_which_entry_of_a_list_it_means(
+    where: tuple[str | int, ...], said: str, field: str
+) -> None:
+    found = complaint([{"type": "missing", "loc": where}])
+
+    assert (found.message, found.field) == (f"{said} is required.", field)
 
 
 # At each door a text that is one character too long.

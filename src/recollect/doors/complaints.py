@@ -39,17 +39,33 @@ _QUOTED = re.compile(r"(?:<[\w.]+: )?'([^']*)'>?")
 # What a field may be when it may be one of several things: no part of its name.
 _KINDS = {"str", "int", "float", "bool", "none"}
 
+# How many names of fields inside one another are told.
+_DEEPEST = 3
+
 
 def complaint(errors: Sequence[Any], *, below: int = 0) -> Invalid:
     """The first of a model's complaints; `below` is how far down the model lies in what it read."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return Invalid("The body is not valid JSON.", is_syntax=True)
-    where = [part for part in first["loc"][below:] if _is_name(part)]
-    if not where:
+    where = first["loc"][below:]
+    names = [part for part in where if _is_name(part)][:_DEEPEST]
+    if not names:
         return Invalid("The body must be a JSON object.")
-    name = ".".join(where[:3])
-    return Invalid(_said(name, first), field=name)
+    return Invalid(_said(_place(where), first), field=".".join(names))
+
+
+def _place(where: Sequence[str | int]) -> str:
+    """The field, and of a list which entry, counted from 0: `associations[1].weight`."""
+    names, spelt = 0, ""
+    for part in where:
+        if isinstance(part, int):
+            spelt += f"[{part}]" if spelt else ""
+        elif _is_name(part):
+            if names == _DEEPEST:
+                break
+            names, spelt = names + 1, f"{spelt}.{part}" if spelt else part
+    return spelt
 
 
 def _is_name(part: str | int) -> bool:

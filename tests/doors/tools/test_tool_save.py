@@ -215,9 +215,13 @@ async def test_R238_R240_associations_are_made_with_their_weight(
     }
 
 
-async def test_R238_an_association_needs_a_target(tools: Surface) -> None:
-    with pytest.raises(Refused, match="target_id` is required"):
-        await tools.call("memory_save", content="x", associations=[{"weight": 0.5}])
+async def test_R238_an_association_needs_a_target_and_the_error_says_which_lacks_it(
+    tools: Surface,
+) -> None:
+    links = [{"target_id": "mem_000000000000"}, {"weight": 0.5}]
+
+    with pytest.raises(Refused, match=r"^`associations\[1\]\.target_id` is required\.$"):
+        await tools.call("memory_save", content="x", associations=links)
 
 
 RELATIONS = ("related_to", "updates", "contradicts", "caused_by", "result_of", "part_of")
