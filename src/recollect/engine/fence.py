@@ -22,6 +22,8 @@ _SAYS = (
 )
 # Also as it reads when somebody sends it back to us and we have made it harmless.
 _MARK = re.compile(rf"(?:<|&lt;)(?P<closes>/?){TAG}-(?P<suffix>[0-9a-f]+)>")
+# The escapes of a terminal (ECMA-48) whole: without their first character the rest would show.
+_STEERING = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _FORGED = re.compile(rf"<(?=/?\s*{TAG})", re.IGNORECASE)
 
 
@@ -78,6 +80,20 @@ def neutralised(text: str) -> str:
     return _FORGED.sub("&lt;", text)
 
 
+def visible(text: str) -> str:
+    """The text without what shows nothing, turns the direction of reading or steers a terminal."""
+    return "".join(letter for letter in _STEERING.sub("", text) if not _is_unseen(letter))
+
+
+def is_blank(text: str) -> bool:
+    """Whether it is empty but for spaces, those without a width (U+200B and its like) included."""
+    return all(letter.isspace() or unicodedata.category(letter) == "Cf" for letter in text)
+
+
+def _is_unseen(letter: str) -> bool:
+    return letter not in "\n\t" and unicodedata.category(letter) in {"Cc", "Cf", "Cs"}
+
+
 def _item(memory: Memory) -> str:
     shown = {
         "id": f"mem_{memory.code}",
@@ -97,10 +113,6 @@ def _told(memory: Memory) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without characters that show nothing or turn the direction of reading; cut where too long."""
-    kept = "".join(
-        letter
-        for letter in text
-        if letter in "\n\t" or unicodedata.category(letter) not in {"Cc", "Cf", "Cs"}
-    )
+    """What can be seen of it; cut where too long."""
+    kept = visible(text)
     return kept if len(kept) <= _LONGEST_ITEM else kept[: _LONGEST_ITEM - 1] + "…"

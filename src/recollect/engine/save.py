@@ -26,6 +26,7 @@ from recollect.domain import (
 from recollect.engine import spaces
 from recollect.engine.channels import Channel, enter_channel
 from recollect.engine.core import Engine
+from recollect.engine.fence import is_blank
 from recollect.engine.learning import learn_from
 from recollect.engine.link import Link, link_alike, link_new
 from recollect.engine.spaces import Embedded
@@ -159,7 +160,7 @@ async def save_within(
 
 def check_content(content: str) -> None:
     """Raise `Invalid` or `TooLarge` for a text that no memory can hold."""
-    if not content.strip():
+    if is_blank(content):
         raise Invalid("`content` must not be empty.", field="content")
     size = len(content.encode())
     if size > MOST_BYTES:

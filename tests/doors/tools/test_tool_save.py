@@ -71,7 +71,7 @@ async def test_R230_content_is_needed_and_at_most_50000_bytes(
 ) -> None:
     await remember(tools, "a" * 50_000)
 
-    for content in ("", "   ", "a" * 50_001, "é" * 25_001):
+    for content in ("", "   ", "\u200b \u2060\ufeff", "a" * 50_001, "é" * 25_001):
         with pytest.raises(Refused, match="`content`"):
             await tools.call("memory_save", content=content)
     with pytest.raises(Refused, match="`content` is required"):

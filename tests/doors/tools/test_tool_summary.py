@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from recollect.domain import MemoryId
-from recollect.doors.tools.summary import summary
+from recollect.doors.tools.summary import preview, summary
 from recollect.doors.tools.wire import RecalledMemory, Why
 from recollect.engine.rank import Scored, Source, fuse
 
@@ -35,6 +35,26 @@ def test_N39_an_entry_of_ordinary_length_is_shown_whole() -> None:
     content = "a " * 999 + "ab"
 
     assert entry(content) == [content]
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("pay \u202e001 \u2066now", ["pay 001 now"]),
+        ("\x1b[31mred\x1b[0m and \x9b2Jgone", ["red and gone"]),
+        ("bell \x07 and \u200bnothing\ttab", ["bell  and nothing\ttab"]),
+        ("two\r\nlines", ["two", "lines"]),
+        ("Zoë mag die 猫 👍", ["Zoë mag die 猫 👍"]),
+    ],
+)
+def test_nothing_in_an_entry_steers_a_terminal_or_turns_the_direction_of_reading(
+    content: str, shown: list[str]
+) -> None:
+    assert entry(content) == shown
+
+
+def test_R273_a_preview_shows_what_can_be_seen() -> None:
+    assert preview("\x1b[31mpay \u202e001\x1b[0m\nand more") == "pay 001"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from recollect.doors.tools.wire import RecalledMemory, Why
+from recollect.engine.fence import visible
 
 NOTHING_FOUND = "No memories were found."
 NOTHING_FOUND_BY_WORDS = (
@@ -41,7 +42,7 @@ def summary(
 
 def preview(content: str) -> str:
     """The beginning of the first line, cut at a character."""
-    first = content.strip().splitlines()[0]
+    first = visible(content.strip().splitlines()[0])
     cut = first.encode()[:_PREVIEW_BYTES].decode(errors="ignore")
     return cut if cut == first else cut + "…"
 
@@ -66,7 +67,7 @@ def _entry(number: int, memory: RecalledMemory) -> str:
 
 def _shown(memory: RecalledMemory) -> list[str]:
     """The lines of a memory, or of its beginning and where to read the whole."""
-    text = "\n".join(memory.content.strip().splitlines())
+    text = "\n".join(map(visible, memory.content.strip().splitlines()))
     if len(text) <= _LONGEST_ENTRY:
         return text.split("\n")
     beginning = _beginning(text)
