@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -17,6 +18,7 @@ from recollect.engine.recall import Means, Recall, recall
 from recollect.engine.save import Save, Saved, save, save_within
 from recollect.errors import Invalid, NotFound, Unavailable
 from recollect.models.registry import Embedders
+from recollect.store import generations
 from recollect.worker import Worker
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
@@ -480,6 +482,35 @@ async def test_a_changed_text_keeps_its_old_vector_until_the_new_one_is_there(
     assert meanwhile == by_words == ["Ada drinks coffee"]
     assert await found(engine, caller, "Ada takes her tea without milk", 0.9) == []
     assert await found(engine, caller, "Ada drinks coffee", 0.9) == ["Ada drinks coffee"]
+
+
+async def test_a_text_changed_to_one_that_is_refused_is_not_found_by_what_it_said_before(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    saved = await save(engine, caller, Save("Ada takes her tea without milk"))
+    embedder.refused = {"Ben runs marathons"}
+    await change(engine, caller, Ref(id=saved.memory.id), Change(content="Ben runs marathons"))
+    await Worker(engine, slots=1).run_until_empty()
+
+    assert await found(engine, caller, "Ada takes her tea without milk", 0.9) == []
+
+
+async def test_a_text_changed_while_its_old_one_is_refused_still_gets_its_vector(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.refused = {"poison"}
+    saved = await save(engine, caller, Save("poison"))
+    async with engine.reading(caller) as db:
+        [owing] = await generations.lacking(db, caller.workspace_id, 1, after=UUID(int=0), limit=10)
+    embedder.is_down = True
+    await change(engine, caller, Ref(id=saved.memory.id), Change(content="Ben runs marathons"))
+    async with engine.writing(caller) as db:
+        await generations.mark_refused(db, caller.workspace_id, owing.id, owing.content_version)
+    embedder.is_down = False
+    await Worker(engine, slots=1).run_until_empty()
+
+    assert (await get(engine, caller, Ref(id=saved.memory.id))).has_vector
+    assert await found(engine, caller, "Ben runs marathons", 0.9) == ["Ben runs marathons"]
 
 
 async def test_removing_a_memory_leaves_nothing_of_it_in_any_table(

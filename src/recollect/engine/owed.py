@@ -67,7 +67,7 @@ class OfMemories:
 
     async def refuse(self, db: Db, workspace_id: WorkspaceId, owing: Owing) -> None:
         """Remember that the embedder will not have this text."""
-        await generations.mark_refused(db, workspace_id, MemoryId(owing.id))
+        await generations.mark_refused(db, workspace_id, MemoryId(owing.id), owing.version)
 
 
 @dataclass(frozen=True, slots=True)

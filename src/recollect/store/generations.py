@@ -213,15 +213,31 @@ async def lacking(
         return await cursor.fetchall()
 
 
+# A vector of an earlier text goes with it: nothing else is to come in its place.
 _REFUSED = """
-    UPDATE memory SET vector_refused = true
-    WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+    WITH refused AS (
+        UPDATE memory SET vector_refused = true
+        WHERE workspace_id = %(workspace_id)s AND id = %(id)s
+            AND content_version = %(content_version)s
+        RETURNING id
+    )
+    DELETE FROM memory_vector v
+    USING refused
+    WHERE v.workspace_id = %(workspace_id)s AND v.memory_id = refused.id
+        AND v.content_version <> %(content_version)s
 """
 
 
-async def mark_refused(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> None:
-    """Remember that the embedder will not have this text."""
-    await db.execute(_REFUSED, {"workspace_id": workspace_id, "id": memory_id})
+async def mark_refused(
+    db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, content_version: int
+) -> None:
+    """Remember that the embedder will not have this text; one changed since is left."""
+    values = {
+        "workspace_id": workspace_id,
+        "id": memory_id,
+        "content_version": content_version,
+    }
+    await db.execute(_REFUSED, values)
 
 
 _HOLD_ALL = """
