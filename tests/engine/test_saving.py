@@ -389,6 +389,21 @@ async def test_a_text_the_embedder_refuses_holds_up_no_other(
     }
 
 
+async def test_a_text_that_was_refused_is_found_by_its_words_ever_after(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    await save(engine, caller, Save("The deadline is in March"))
+    embedder.refused = {"Ada takes her tea without milk"}
+    await save(engine, caller, Save("Ada takes her tea without milk"))
+    await Worker(engine, slots=1).run_until_empty()
+
+    recalled = await recall(engine, caller, Recall("tea without milk", 5, threshold=0.9))
+
+    assert [(hit.memory.content, hit.found_by) for hit in recalled.hits] == [
+        ("Ada takes her tea without milk", Means.WORDS)
+    ]
+
+
 @pytest.mark.parametrize(
     "failures",
     [

@@ -91,9 +91,10 @@ async def recall_within(
     if asked is None:
         hits = await _by_words(engine, db, caller, ask, wanted, None)
         return Recalled(hits, is_degraded=await has_meaning(db, caller.workspace_id))
-    hits, some_wait = await _by_meaning(engine, db, caller, ask, wanted, asked)
-    # Those still waiting for their vector can be found by their words until it is there.
-    if some_wait:
+    hits, some_lack = await _by_meaning(engine, db, caller, ask, wanted, asked)
+    # Those still waiting for their vector can be found by their words until it is there, and those
+    # that the embedder refused for good.
+    if some_lack:
         hits += await _by_words(engine, db, caller, ask, wanted, asked.point.generation)
         hits.sort(key=lambda hit: -hit.score)
     return Recalled(hits[: ask.limit], is_degraded=False)
@@ -142,8 +143,8 @@ def within_thread(caller: Caller, wanted: Filter) -> Caller:
 async def _by_meaning(
     engine: Engine, db: Db, caller: Caller, ask: Recall, wanted: Filter, asked: Asked
 ) -> tuple[list[Hit], bool]:
-    """Hits, and whether other memories still wait for their vector."""
-    near, some_wait = await vectors.nearest_beside(
+    """Hits, and whether other memories may lack a vector."""
+    near, some_lack = await vectors.nearest_beside(
         db, caller, asked.point, wanted, spaces.TEND.kind, limit=ask.limit, now=engine.now()
     )
     hits = [
@@ -151,7 +152,7 @@ async def _by_meaning(
         for each in near
         if (relevance := asked.embedder.relevance(each.cosine)) >= ask.threshold
     ]
-    return hits, some_wait
+    return hits, some_lack
 
 
 async def _by_words(

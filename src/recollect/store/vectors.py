@@ -183,9 +183,18 @@ _MEMORIES = f"""
     ORDER BY near.distance, found.importance DESC, found.created_at DESC, found.id
 """
 _WHOLE = f"SELECT 1 - near.distance AS cosine, found.* {_MEMORIES}"
-_WHOLE_BESIDE = f"""
-    SELECT 1 - near.distance AS cosine, {jobs.WAITING} AS is_waiting, found.* {_MEMORIES}
+# Whether something may be without its vector: it waits for the job, or was refused.
+_SOME_LACK = f"""
+    ({jobs.WAITING} OR EXISTS (
+        SELECT FROM memory refused
+        WHERE refused.workspace_id = %(workspace_id)s AND refused.vector_refused
+            AND refused.deleted_at IS NULL
+    ))
 """
+_WHOLE_BESIDE = f"""
+    SELECT 1 - near.distance AS cosine, {_SOME_LACK} AS some_lack, found.* {_MEMORIES}
+"""
+_ASK_SOME_LACK = f"SELECT {_SOME_LACK}"
 
 # Exact, inside the workspace: left to itself the planner would take a vector index under a filter
 # and lose nearly every right answer; `+ 0` hides the order from any index. `m` is the row of the
@@ -284,13 +293,18 @@ async def nearest_beside(
     limit: int,
     now: datetime,
 ) -> tuple[list[Near], bool]:
-    """As `nearest`, and whether a job of that kind waits: one statement instead of two."""
+    """As `nearest`, and whether some may lack a vector: one statement instead of two.
+
+    The job of that kind makes the vectors that are owed.
+    """
     ask = Ask(caller, point, wanted, limit, now)
     rows = await ask.answered(db, _WHOLE_BESIDE, dict_row, kind=job_kind)
     if not rows:
-        return [], await jobs.is_waiting(db, caller.workspace_id, job_kind)
-    is_waiting = [row.pop("is_waiting") for row in rows]
-    return [_near(**row) for row in rows], is_waiting[0]
+        values = {"workspace_id": caller.workspace_id, "kind": job_kind}
+        asked = await (await db.execute(_ASK_SOME_LACK, values)).fetchone()
+        return [], bool(asked and asked[0])
+    some_lack = [row.pop("some_lack") for row in rows]
+    return [_near(**row) for row in rows], some_lack[0]
 
 
 def _near(cosine: float, **row: Any) -> Near:
