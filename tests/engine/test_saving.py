@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from recollect.domain import Caller, Filter, Memory, Ref, Relation
+from recollect.engine import spaces
 from recollect.engine.change import Change, ListMemories, change, get, list_memories
 from recollect.engine.core import Engine
 from recollect.engine.forget import forget, remove
@@ -18,7 +19,7 @@ from recollect.engine.recall import Means, Recall, recall
 from recollect.engine.save import Save, Saved, save, save_within
 from recollect.errors import Invalid, NotFound, Unavailable
 from recollect.models.registry import Embedders
-from recollect.store import generations
+from recollect.store import generations, jobs
 from recollect.worker import Worker
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
@@ -386,6 +387,26 @@ async def test_a_text_the_embedder_refuses_holds_up_no_other(
         "one": True,
         "poison": False,
         "two": True,
+    }
+
+
+async def test_a_text_on_which_the_embedder_always_fails_counts_as_refused(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    """Some answer to a text that they cannot read as if they were down."""
+    embedder.is_down = True
+    for text in ("one", "poison", "two"):
+        await save(engine, caller, Save(text))
+    embedder.is_down = False
+    embedder.failures = {"poison": [Unavailable("embedder")] * 9}
+
+    await Worker(engine, slots=1).run_until_empty()
+
+    async with engine.reading(caller) as db:
+        assert not await jobs.is_waiting(db, caller.workspace_id, spaces.TEND.kind)
+    assert {memory.content for memory in await listed(engine, caller) if memory.has_vector} == {
+        "one",
+        "two",
     }
 
 

@@ -37,6 +37,8 @@ QUERY_PATIENCE = timedelta(seconds=3)
 _RETIRED_KEPT = timedelta(seconds=60)
 
 _BATCH = 64
+# How often a text that fails by itself is tried before it counts as refused.
+_TRIES = 3
 _DROP_BATCH = 5_000
 
 
@@ -281,7 +283,7 @@ async def _embed_batch(
                 ]
             )
         # What is not the text's fault may pass. It holds up no other, and is found by words.
-        if not isinstance(failure, Refused):
+        if not isinstance(failure, Refused) and not await _fails_always(embedder, batch[0].text):
             return failure
         async with engine.pool.writing(workspace_id) as db:
             await owed.refuse(db, workspace_id, batch[0])
@@ -292,6 +294,24 @@ async def _embed_batch(
         paid = list(zip(batch, found, strict=True))
         await owed.pay(db, workspace_id, target.number, paid)
     return None
+
+
+async def _fails_always(embedder: Embedder, text: str) -> bool:
+    """Whether a text fails again and again beside a plain one that does not.
+
+    Then it is the text, whatever the endpoint says of it: some answer 500 to what they cannot read,
+    and one such text would keep a new model from ever serving.
+    """
+    for _ in range(_TRIES):
+        try:
+            await embedder.embed([text], Purpose.PASSAGE)
+        except Unavailable as failure:
+            if failure.retry_after:
+                raise
+        else:
+            return False
+        await embedder.embed([PROBE], Purpose.PASSAGE)
+    return True
 
 
 def _first(failures: Sequence[Unavailable | None]) -> Unavailable | None:
