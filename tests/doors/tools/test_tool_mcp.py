@@ -169,6 +169,53 @@ async def test_both_spellings_of_the_path_are_served_without_a_redirect(
     assert [answer.headers["content-type"] for answer in answers] == ["application/json"] * 2
 
 
+@pytest.mark.parametrize(
+    ("asked", "spoken"),
+    [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-03-26", "2025-03-26"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("2024-10-07", "2025-11-25"),
+        ("2099-01-01", "2025-11-25"),
+    ],
+)
+async def test_these_versions_of_the_protocol_are_spoken_and_others_offered_the_last(
+    server: Server, key: str, asked: str, spoken: str
+) -> None:
+    params = {
+        "protocolVersion": asked,
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    async with server.running(), near(server, key) as http:
+        answer = await http.post("/mcp", json={**INITIALIZE, "params": params})
+
+    assert answer.json()["result"]["protocolVersion"] == spoken
+
+
+async def test_a_batch_is_refused_whatever_version_it_says(server: Server, key: str) -> None:
+    headers = {"mcp-protocol-version": "2025-03-26"}
+    async with server.running(), near(server, key, **headers) as http:
+        answer = await http.post("/mcp", json=[INITIALIZE])
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32600)
+
+
+async def test_no_page_of_another_origin_is_let_in_by_a_browser(server: Server, key: str) -> None:
+    headers = {"origin": "http://localhost:3000"}
+    async with server.running(), near(server, key, **headers) as http:
+        asked = {"access-control-request-method": "POST"}
+        answers = [
+            await http.options("/mcp", headers=asked),
+            await http.post("/mcp", json=INITIALIZE),
+        ]
+
+    assert answers[0].status_code == 405
+    for answer in answers:
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
 async def test_there_is_no_stream_and_no_session_to_end(server: Server, key: str) -> None:
     async with server.running(), near(server, key) as http:
         answers = [await http.request(method, "/mcp") for method in ("GET", "DELETE", "PUT")]

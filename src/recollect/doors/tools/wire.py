@@ -205,7 +205,11 @@ class RecallResult(BaseModel):
     """What `memory_recall` answers."""
 
     memories: list[RecalledMemory]
-    total_found: int = Field(description="How many were found before the cut to max_results.")
+    total_found: int = Field(
+        description="How many there were before the cut to max_results. In hybrid mode these are "
+        "candidates, at most 60 by meaning, 60 by words and what their links lead to, or what was "
+        "said at the time that is asked about: no count of all there is."
+    )
     summary: str = Field(description="The memories as Markdown.")
     degraded: bool | None = optional(
         "Meaning could not be searched just now, only words and links."
