@@ -163,7 +163,8 @@ class Meant:
         return list(dict.fromkeys(found))[:_MOST_SPANS]
 
     def _begins(self, day: date) -> datetime:
-        return datetime.combine(min(max(day, _EARLIEST), _LATEST), time(), self.zone)
+        begins = datetime.combine(min(max(day, _EARLIEST), _LATEST), time(), self.zone)
+        return begins.astimezone(UTC)  # PostgreSQL takes no offset of 16 hours and more
 
     def nearness(self, at: datetime) -> float:
         """1 on a day that is meant, less with every day away from it; 0 where none is."""
