@@ -153,7 +153,7 @@ class RecallArguments(Arguments):
     sort_by: SortBy = Field(
         default="recent",
         description="Order in the modes without a query: recent, importance or most_accessed. "
-        "Leave it out in important mode for the most important first.",
+        "In important mode recent, the default, leaves the most important first.",
     )
     tags: Tags = Field(default=[], description="Only memories with one of these.")
     channel_id: Label | None = optional(
@@ -261,8 +261,9 @@ def to_search(given: RecallArguments, thread: Ref | None) -> Search:
     return Search(
         query=given.query,
         mode=Mode(given.mode),
-        # Only what was said: the default of the document is not that of important mode.
-        order=Order(given.sort_by) if "sort_by" in given.model_fields_set else None,
+        # The default says nothing, also where a client or a model writes it out: what is asked for
+        # in important mode is the most important.
+        order=None if given.sort_by == "recent" else Order(given.sort_by),
         limit=min(given.max_results, MOST_RESULTS),
         wanted=Filter(kinds=kinds_of(given.memory_type), tags=given.tags or None),
         thread=thread,
