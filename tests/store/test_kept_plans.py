@@ -9,7 +9,7 @@ import pytest
 from recollect.domain import Caller, Filter, WorkspaceId
 from recollect.engine.core import Engine
 from recollect.engine.save import Save, save
-from recollect.store import vectors
+from recollect.store import memories, vectors
 from recollect.store.pool import Db, Numbered
 from recollect.store.vectors import Point
 from tests.support.clock import Clock
@@ -95,6 +95,23 @@ async def kept_plan(db: Db, query: LiteralString) -> str:
     asked: Any = f"EXPLAIN (GENERIC_PLAN, COSTS OFF) {Numbered(query)._query}"
     cursor = await db.execute(asked)
     return "\n".join(row[0] for row in await cursor.fetchall())
+
+
+_PREPARED = "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%importance%'"
+
+
+async def test_lists_are_planned_for_the_workspace_that_is_asked(
+    engine: Engine, caller: Caller
+) -> None:
+    now = engine.now()
+    async with engine.reading(caller) as db:
+        before = await (await db.execute(_PREPARED)).fetchall()
+        for _ in range(8):
+            await memories.page(db, caller, Filter(), after=None, limit=9, now=now)
+            await memories.browse(db, caller, Filter(), order="importance", limit=9, now=now)
+        after = await (await db.execute(_PREPARED)).fetchall()
+
+    assert before == after
 
 
 async def test_the_sample_of_all_vectors_is_read_in_order_and_not_sorted(uneven: Engine) -> None:

@@ -198,7 +198,7 @@ async def page(
 ) -> list[Memory]:
     """Live memories, newest first, from just behind a given row on."""
     after_at, after_id = after or (None, None)
-    return await _fetch(
+    return await _fetch_planned(
         db,
         _PAGE,
         {
@@ -411,7 +411,7 @@ async def browse(
     view: View = CURRENT,
 ) -> list[Memory]:
     """Live memories by `recent`, `importance` or `most_accessed`; ties newest first."""
-    return await _fetch(
+    return await _fetch_planned(
         db,
         _BROWSE,
         {
@@ -427,7 +427,7 @@ async def browse(
 async def count(db: Db, caller: Caller, wanted: Filter, now: datetime, view: View = CURRENT) -> int:
     """How many live memories match."""
     values = {**matching(wanted), **visible_to(caller, now, view)}
-    row = await (await db.execute(_COUNT, values)).fetchone()
+    row = await (await db.execute(_COUNT, values, prepare=False)).fetchone()
     return row[0] if row else 0
 
 
@@ -552,10 +552,21 @@ def _parameters(memory: Memory, content_digest: bytes) -> dict[str, Any]:
     }
 
 
-async def _fetch(db: Db, query: Any, values: dict[str, Any]) -> list[Memory]:
+async def _fetch(
+    db: Db, query: Any, values: dict[str, Any], *, prepare: bool | None = None
+) -> list[Memory]:
     async with db.cursor(row_factory=kwargs_row(memory_from_row)) as cursor:
-        await cursor.execute(query, values)
+        await cursor.execute(query, values, prepare=prepare)
         return await cursor.fetchall()
+
+
+async def _fetch_planned(db: Db, query: Any, values: dict[str, Any]) -> list[Memory]:
+    """As `_fetch`, planned for what is asked each time, as lists and counts are.
+
+    Prepared, PostgreSQL takes one plan for all workspaces from the eighth run on: beside 300 small
+    ones it sorted all of one of 50,000, and a page took 50 to 100 ms instead of 1.
+    """
+    return await _fetch(db, query, values, prepare=False)
 
 
 def memory_from_row(**row: Any) -> Memory:
