@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from recollect.domain import Caller, Ref
+from recollect.engine import spaces
 from recollect.engine.change import Change, change
 from recollect.engine.core import Engine
 from recollect.engine.maintain import survey
@@ -224,6 +225,18 @@ async def test_a_move_interrupted_by_yet_another_model_ends_at_the_last_one(
     assert space.serving
     assert (space.serving.model, space.filling) == ("third", None)
     assert vectors == {(space.serving.number, 24): 100}
+
+
+async def test_seeing_that_nothing_lacks_a_vector_keeps_no_save_waiting(
+    database_url: str, clock: Clock
+) -> None:
+    async with open_house(database_url, Embedders(StubEmbedder()), clock) as engine:
+        caller = await new_caller(engine)
+        await save(engine, caller, Save("Ada lives in Oslo"))
+        async with asyncio.timeout(10), engine.writing(caller) as db:
+            serving = await generations.hold_serving(db, caller.workspace_id)
+            assert serving
+            assert await spaces._settle(engine, caller.workspace_id, serving)
 
 
 async def survey_one(engine: Engine, caller: Caller) -> None:

@@ -326,19 +326,35 @@ def _raise_first(failures: Sequence[Unavailable | None]) -> None:
 
 async def _settle(engine: Engine, workspace_id: WorkspaceId, target: Generation) -> bool:
     """Let the filled generation serve; False when something that arrived meanwhile lacks one."""
+    # First without the lock that saves wait for: looking takes 70 to 150 ms at 50,000 memories.
+    # Where the target serves already that is all; a save that comes meanwhile queues its own job.
+    async with engine.pool.reading(workspace_id) as db:
+        if await _some_lack(db, workspace_id, target):
+            return False
+    if target.state == "filling" and not await _switch(engine, workspace_id, target):
+        return False
+    engine.spaces.drop(workspace_id)
+    return True
+
+
+async def _switch(engine: Engine, workspace_id: WorkspaceId, target: Generation) -> bool:
+    """Let the generation serve in place of the old one, unless something was saved without it."""
     now = engine.now()
     async with engine.pool.writing(workspace_id) as db:
         await generations.hold_for_switch(db, workspace_id)
-        for owed in EVERYTHING:
-            if await owed.lacking(db, workspace_id, target.number, after=UUID(int=0), limit=1):
-                return False
-        if target.state == "filling" and await generations.switch(
-            db, workspace_id, target.number, now
-        ):
+        if await _some_lack(db, workspace_id, target):
+            return False
+        if await generations.switch(db, workspace_id, target.number, now):
             drop = NewJob(DROP, run_after=now + _RETIRED_KEPT)
             await jobs.enqueue(db, workspace_id, [drop], now)
-    engine.spaces.drop(workspace_id)
     return True
+
+
+async def _some_lack(db: Db, workspace_id: WorkspaceId, target: Generation) -> bool:
+    for owed in EVERYTHING:
+        if await owed.lacking(db, workspace_id, target.number, after=UUID(int=0), limit=1):
+            return True
+    return False
 
 
 async def drop_vectors(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
