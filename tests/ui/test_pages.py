@@ -56,6 +56,19 @@ def test_an_address_that_leads_nowhere_says_so_or_begins_at_the_beginning(person
     person.forgive("404")
 
 
+def test_who_closes_a_memory_and_goes_on_at_once_is_not_taken_back(person: Person) -> None:
+    """The dialog tells that it was closed when the address has changed, and nobody has heard yet."""
+    page = person.open("#/memory/mem_nothing")
+    expect(page.get_by_role("heading", name="This memory is not here")).to_be_visible()
+
+    page.evaluate(
+        "location.hash = '#/jobs'; document.querySelector('dialog').dispatchEvent(new Event('close'))"
+    )
+
+    expect(page.get_by_role("heading", name="Nothing to do")).to_be_visible()
+    person.forgive("404")
+
+
 def test_the_first_visit_begins_with_one_screen_and_only_once(person: Person) -> None:
     context = person.browser.new_context(base_url=person.site.url)
     person.contexts.append(context)

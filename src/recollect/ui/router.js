@@ -54,9 +54,10 @@ export function go(hash) {
 }
 
 /**
- * Change the address without leaving the page.
+ * Change the address without leaving the page. What closes late must not take somebody back who has gone on: it says from where.
  * @param {string} hash
+ * @param {string} [from]
  */
-export function rename(hash) {
-  history.replaceState(null, "", hash);
+export function rename(hash, from = location.hash) {
+  if (location.hash === from) history.replaceState(null, "", hash);
 }

@@ -115,7 +115,8 @@ export async function page(main, place, signal) {
     follow();
   }
 
-  if (place.id) open(place.id, () => signal.aborted || rename("#/documents"));
+  const from = location.hash;
+  if (place.id) open(place.id, () => rename("#/documents", from));
   await list.reset();
 }
 

@@ -38,7 +38,8 @@ export async function page(main, place, signal) {
   // The memories are what one waits for; how many there are comes after them.
   const countAll = () => (recount().catch(() => {}), countWaiting());
 
-  if (place.name === "memory") openMemory(place.id, () => signal.aborted || rename("#/memories"));
+  const from = location.hash;
+  if (place.name === "memory") openMemory(place.id, () => rename("#/memories", from));
   if (view === "graph") return showGraph(frame, signal).finally(countAll);
   if (view === "review") return review(frame, signal).finally(countAll);
   const { bar, list, begin } = memoryList({ scroller: main, signal, given: place.query, changed, none });
