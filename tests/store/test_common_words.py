@@ -1,5 +1,7 @@
 """Words too common to be read through: counted by a job, and scored all the same."""
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,12 @@ from recollect.engine.words import query_terms
 from recollect.engine.workspace_search import SearchWorkspace, search_workspace
 from recollect.store import jobs, words
 from recollect.store.bm25 import Word
+from recollect.store.vectors import Point
 from recollect.store.words import Match, too_common
+from tests.support.alumia import colleague
+from tests.support.clock import Clock
+from tests.support.embedder import StubEmbedder, pseudo_random
+from tests.support.house import new_caller
 from tests.support.papers import upload, work
 
 pytestmark = pytest.mark.anyio
@@ -218,3 +225,28 @@ async def counted(engine: Engine, caller: Caller) -> tuple[int, int]:
         )
         [row] = await cursor.fetchall()
     return row
+
+
+async def test_what_others_keep_for_themselves_in_between_changes_no_score(
+    engine: Engine, caller: Caller, clock: Clock, embedder: StubEmbedder
+) -> None:
+    """What was said right before tells what a memory is about, and not who else saved something."""
+    other = await new_caller(engine)
+    stranger = await colleague(engine, caller)
+    worth: list[list[float]] = []
+    for asker in (caller, other):
+        await save(engine, asker, Save("Ana: the boiler is broken"))
+        clock.advance(timedelta(seconds=1))
+        for number in range(35 if asker is caller else 0):
+            await save(engine, stranger, Save(f"Private {number}", scope=Scope.GLOBAL))
+        clock.advance(timedelta(seconds=1))
+        await save(engine, asker, Save("Ana: it was mended on Tuesday"))
+        async with engine.reading(asker) as db:
+            now, point = engine.now(), Point(1, pseudo_random("anything", embedder.dimension))
+            asked = [Word(("boiler",))]
+            leads = await words.leads(db, asker, asked, ANY, limit=10, now=now)
+            found = await words.around(db, asker, leads, point, ANY, limit=10, now=now)
+        worth.append(sorted(each.score for each in found.matches))
+
+    assert worth[0] == worth[1]
+    assert worth[0][0] > 0

@@ -220,7 +220,8 @@ _FURTHER = """
     ) AS posting
 """
 # What was said right before and after one that was `seen`, up to three away. Without a thread, what
-# begins as "Ana: ..." has the ones saved before and after it for neighbours.
+# begins as "Ana: ..." has the ones saved before and after it in the same place for neighbours: what
+# is in another's sight alone does not even count as something in between.
 _BESIDE = f"""
     SELECT array_agg(near.id) AS neighbours, array_agg(near.steps) AS steps
     FROM (
@@ -238,33 +239,25 @@ _BESIDE = f"""
             ORDER BY m.created_at, m.id
             LIMIT 3) AS m)
         UNION ALL
-        (SELECT m.id, m.steps FROM (
-            SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
-                SELECT m.* FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
-                    AND (m.created_at, m.id) < (seen.created_at, seen.id)
-                    AND seen.thread_id IS NULL AND seen.opening LIKE '%%:%%'
-                ORDER BY m.created_at DESC, m.id DESC
-                LIMIT %(walked)s) AS m
-            WHERE {IN_SIGHT}
-            LIMIT 3) AS m
-        WHERE m.thread_id IS NULL)
+        (SELECT m.id, row_number() OVER () AS steps FROM (
+            SELECT m.id FROM memory m
+            WHERE m.workspace_id = %(workspace_id)s AND ({PLACE}) = seen.place
+                AND m.thread_id IS NULL AND m.deleted_at IS NULL
+                AND (m.created_at, m.id) < (seen.created_at, seen.id)
+                AND seen.thread_id IS NULL AND seen.opening LIKE '%%:%%'
+            ORDER BY m.created_at DESC, m.id DESC
+            LIMIT 3) AS m)
         UNION ALL
-        (SELECT m.id, m.steps FROM (
-            SELECT m.id, m.thread_id, row_number() OVER () AS steps FROM (
-                SELECT m.* FROM memory m
-                WHERE m.workspace_id = %(workspace_id)s AND m.deleted_at IS NULL
-                    AND (m.created_at, m.id) > (seen.created_at, seen.id)
-                    AND seen.thread_id IS NULL AND seen.opening LIKE '%%:%%'
-                ORDER BY m.created_at, m.id
-                LIMIT %(walked)s) AS m
-            WHERE {IN_SIGHT}
-            LIMIT 3) AS m
-        WHERE m.thread_id IS NULL)
+        (SELECT m.id, row_number() OVER () AS steps FROM (
+            SELECT m.id FROM memory m
+            WHERE m.workspace_id = %(workspace_id)s AND ({PLACE}) = seen.place
+                AND m.thread_id IS NULL AND m.deleted_at IS NULL
+                AND (m.created_at, m.id) > (seen.created_at, seen.id)
+                AND seen.thread_id IS NULL AND seen.opening LIKE '%%:%%'
+            ORDER BY m.created_at, m.id
+            LIMIT 3) AS m)
     ) AS near
 """
-# How far neighbours are looked for past what was saved in between and is not in sight.
-_WALKED = 30
 
 # Whether a memory `m` may be found: by who sees it, and by what is asked for beside its words. With
 # no generation that it shall lack, no vector is met.
@@ -296,7 +289,7 @@ _BEST = Numbered(f"""
     SELECT {_SEEN}, further.*, beside.*
     FROM seen
     CROSS JOIN LATERAL ({_FURTHER}) AS further
-    LEFT JOIN LATERAL ({_BESIDE}) AS beside ON %(walked)s > 0
+    LEFT JOIN LATERAL ({_BESIDE}) AS beside ON %(looks_beside)s
 """)
 # Few of the best are not to be found, such as what was replaced. Under a filter, or when these are
 # not enough, any match may be among the best.
@@ -410,7 +403,7 @@ async def leads(
     view: View = CURRENT,
 ) -> Leads:
     """The live memories that are best by BM25, for `around` to weigh; no vector is needed yet."""
-    return await _leads(db, caller, query, wanted, phrases, limit, now, view, walked=_WALKED)
+    return await _leads(db, caller, query, wanted, phrases, limit, now, view, looks_beside=True)
 
 
 async def _leads(
@@ -423,7 +416,7 @@ async def _leads(
     now: datetime,
     view: View,
     *,
-    walked: int = 0,
+    looks_beside: bool = False,
     lacking: int | None = None,
     wants_vector_only: bool = False,
 ) -> Leads:
@@ -435,7 +428,7 @@ async def _leads(
         "phrases": _patterns(phrases),
         "lacking": lacking,
         "wants_vector_only": wants_vector_only,
-        "walked": walked,
+        "looks_beside": looks_beside,
         **matching(wanted),
         "limit": limit,
         **visible_to(caller, now, view),
