@@ -753,20 +753,25 @@ def containing_pattern(text: str) -> str:
     return f"%{escaped}%"
 
 
+# By their numbers: of a table that has just grown the planner knows nothing, and compared each row
+# with each.
 _FOLD = """
-    WITH folded AS (
+    WITH held AS MATERIALIZED (
+        SELECT t.id FROM word_tally t
+        WHERE t.workspace_id = %(workspace_id)s
+            AND t.id = ANY(ARRAY(
+                SELECT id
+                FROM (
+                    SELECT id, count(*) OVER (PARTITION BY place) AS increments
+                    FROM word_tally
+                    WHERE workspace_id = %(workspace_id)s
+                ) AS each
+                WHERE increments > 1))
+        FOR UPDATE SKIP LOCKED
+    ),
+    folded AS (
         DELETE FROM word_tally
-        WHERE workspace_id = %(workspace_id)s
-            AND id IN (
-                SELECT id FROM word_tally
-                WHERE workspace_id = %(workspace_id)s
-                    AND place IN (
-                        SELECT place FROM word_tally
-                        WHERE workspace_id = %(workspace_id)s
-                        GROUP BY place
-                        HAVING count(*) > 1)
-                FOR UPDATE SKIP LOCKED
-            )
+        WHERE workspace_id = %(workspace_id)s AND id = ANY(ARRAY(SELECT id FROM held))
         RETURNING place, documents, length
     )
     INSERT INTO word_tally (workspace_id, place, documents, length)
