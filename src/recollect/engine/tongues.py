@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from recollect.engine.stopwords import STOP_WORDS
 from recollect.engine.words import language_of
 
-MONTHS = (
+_MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
@@ -189,7 +189,7 @@ def _how_many(found: re.Match[str]) -> str:
 
 
 def _month(number: str) -> str:
-    return MONTHS[(int(number) - 1) % 12] if 1 <= int(number) <= 12 else ""
+    return _MONTHS[int(number) - 1] if 1 <= int(number) <= 12 else ""
 
 
 def _date(found: re.Match[str]) -> str:
