@@ -21,6 +21,7 @@ from recollect.engine.search import Mode, Search, search
 from recollect.engine.spaces import no_beat
 from recollect.engine.wear import wear_down
 from recollect.store import links, memories
+from recollect.store.migrate import migrations
 from recollect.store.wear import WORN_OUT
 from tests.support.alumia import colleague
 from tests.support.clock import Clock
@@ -264,6 +265,25 @@ async def test_what_few_see_ends_nothing_that_all_see(
     await forget(engine, caller, own) if scope is Scope.GLOBAL else None
     shared_too = await replace(engine, caller, clock, shared, "The office opens at eight")
     assert (await get(engine, stranger, shared)).superseded_by == shared_too.id
+
+
+async def test_what_was_ended_so_before_is_current_again_after_the_upgrade(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    kept = await say(engine, caller, "The office opens at nine")
+    own = await replace(engine, caller, clock, kept, "It opens at ten", scope=Scope.GLOBAL)
+    tea = await say(engine, caller, "I like tea", scope=Scope.GLOBAL)
+    coffee = await replace(engine, caller, clock, tea, "I like coffee", scope=Scope.GLOBAL)
+    [upgrade] = [each for each in migrations() if each.number == 29]
+    async with engine.pool.everywhere() as db:
+        await db.execute(
+            "UPDATE memory SET superseded_by = %s, valid_until = %s WHERE id = %s",
+            [own.id, clock.at, kept.id],
+        )
+        await db.execute(upgrade.text.encode())
+
+    assert (await get(engine, caller, kept)).valid_until is None
+    assert (await get(engine, caller, tea)).superseded_by == coffee.id
 
 
 async def test_what_one_person_sees_ends_what_only_they_see(
