@@ -33,7 +33,7 @@ quick: $(READY) browser ## run the tests once, without the slow ones
 
 pgbouncer-test: $(READY) ## run what matters behind PgBouncer, which you have to install
 	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || { echo "Install pgbouncer first (apt install pgbouncer, brew install pgbouncer)."; exit 1; }
-	HOUSE_BEHIND_PGBOUNCER=1 $(RUN) pytest -n 2 --dist worksteal tests/doors tests/engine tests/store tests/work tests/pgbouncer/with_pgbouncer.py $(ARGS)
+	TEST_BEHIND_PGBOUNCER=1 $(RUN) pytest -n 2 --dist worksteal tests/api tests/memories tests/search tests/keywords tests/embeddings tests/conversations tests/learning tests/portability tests/db tests/worker tests/pgbouncer/with_pgbouncer.py $(ARGS)
 
 browser: $(READY) ## find the Chromium that the tests of the page need, or install Debian's
 	@$(RUN) python -m tests.support.chromium

@@ -1,10 +1,10 @@
-"""What each step of recall brings: the same questions, with one step taken out at a time.
+"""Measure the effect of each recall step: the same questions, with one step removed at a time.
 
     python -m bench.ablation --data DIR
     python -m bench.ablation --data DIR --sets locomo
 
-In this process, on a database of its own; the steps are the engine's, and so is the SQL. Only for
-sets whose questions are asked when everything is stored: what is stored is asked again and again.
+Runs in this process with a separate database, with the engine's own code and SQL. Works only for
+datasets whose questions are asked after everything is stored, because the data is stored once.
 """
 
 import argparse
@@ -16,26 +16,27 @@ from typing import Any
 
 import uvloop
 
-from bench import house, verdict
+from bench import ranking_scores, server_process
 from bench.datasets import DataSet, Question, read_all
-from bench.verdict import OURS, Answer
-from recollect.compose import warm
-from recollect.domain import Caller, MemoryId
+from bench.ranking_scores import OURS, Answer
+from recollect.compose import warm_up
+from recollect.core.domain import Caller, MemoryId
+from recollect.db.migrate import migrate
 from recollect.embedded import attach
-from recollect.engine import evidence, search
-from recollect.engine.channels import Channel
-from recollect.engine.core import Engine
-from recollect.engine.days import NO_DAYS, Meant
-from recollect.engine.keys import move_in, steward
-from recollect.engine.save import Save, save
-from recollect.store import identity, words
-from recollect.store.migrate import migrate
+from recollect.engine import Engine
+from recollect.keywords.queries import keyword_neighbours
+from recollect.memories.save import Save, save
+from recollect.search import evidence, hybrid
+from recollect.search.query_dates.dates import NO_DATES, QueryDates
+from recollect.tenancy.keys import first_run, system_caller
+from recollect.tenancy.queries import workspaces as workspaces_queries
+from recollect.tenancy.thread_lookup import ThreadName
 
 _DEPTH = 50
 _SETS = ("locomo", "longmemeval-pool")
 
 
-def _itself(_: Any, value: Any) -> Any:
+def _return_value(_: Any, value: Any) -> Any:
     return value
 
 
@@ -47,29 +48,29 @@ def _always(_: Any, __: Any) -> bool:
     return True
 
 
-def _no_day(_: Any, __: Any) -> Meant:
-    return NO_DAYS
+def _no_dates(_: Any, __: Any) -> QueryDates:
+    return NO_DATES
 
 
-def _as_it_was(order: Any, *_: Any) -> Any:
+def _return_order(order: Any, *_: Any) -> Any:
     return list(order)
 
 
-# A step is out when this stands in place of the engine's own.
+# To remove a step, its function or constant is replaced with one of these.
 _STEPS: Mapping[str, Sequence[tuple[Any, str, Any]]] = {
     "all steps": (),
-    "without neighbours": ((words, "_SHARES", (0.0, 0.0, 0.0)),),
-    "without the thread": ((evidence, "_best_of_thread", _itself),),
-    "without the speaker": ((evidence, "is_named", _never), (search, "is_named", _never)),
-    "without dates": ((search, "days_meant", _no_day),),
-    "without recency": ((search, "_NEWEST", 0),),
-    "without newer first": ((search, "newer_first", _as_it_was),),
-    "without the gate": ((getattr(search, "_Quest"), "_is_promising", _always),),  # noqa: B009
+    "without neighbours": ((keyword_neighbours, "_SHARES", (0.0, 0.0, 0.0)),),
+    "without the thread": ((evidence, "_best_of_thread", _return_value),),
+    "without the speaker": ((evidence, "is_named", _never), (hybrid, "is_named", _never)),
+    "without dates": ((hybrid, "dates_in", _no_dates),),
+    "without recency": ((hybrid, "_NEWEST", 0),),
+    "without newer first": ((hybrid, "newer_first", _return_order),),
+    "without the gate": ((getattr(hybrid, "_HybridSearch"), "_is_promising", _always),),  # noqa: B009
 }
 
 
 @contextmanager
-def _instead(target: Any, name: str, value: Any) -> Generator[None]:
+def _replaced(target: Any, name: str, value: Any) -> Generator[None]:
     own = getattr(target, name)
     setattr(target, name, value)
     try:
@@ -85,13 +86,13 @@ def main() -> None:
 
 async def _run(data: Path, sets: Sequence[str]) -> None:
     with (
-        house.base(None) as base,
+        server_process.base(None) as base,
         await asyncio.to_thread(attach, base / "ablation") as attached,
     ):
         await migrate(attached.url)
-        async with house.engine(attached) as engine:
-            await move_in(engine)
-            await warm(engine)
+        async with server_process.engine(attached) as engine:
+            await first_run(engine)
+            await warm_up(engine)
             for each in read_all(data):
                 if each.name in sets:
                     await _ablate(engine, each)
@@ -103,12 +104,12 @@ async def _ablate(engine: Engine, data: DataSet) -> None:
     for step, patches in _STEPS.items():
         with ExitStack() as stack:
             for target, name, instead in patches:
-                stack.enter_context(_instead(target, name, instead))
+                stack.enter_context(_replaced(target, name, instead))
             answers = [await _ask(engine, *scopes[each.scope], each) for each in data.questions]
-        for judged in verdict.judge(data, {OURS: answers}):
-            [row] = judged.rows["all"]
+        for comparison in ranking_scores.compare(data, {OURS: answers}):
+            [row] = comparison.rows["all"]
             q = row.quality
-            level = judged.name.rpartition(" ")[2]
+            level = comparison.name.rpartition(" ")[2]
             print(
                 f"| {step} | {level} | {q.recall_5:.3f} | {q.recall_10:.3f} | {q.ndcg_10:.3f} |",
                 flush=True,
@@ -117,14 +118,16 @@ async def _ablate(engine: Engine, data: DataSet) -> None:
 
 async def _store(engine: Engine, data: DataSet, name: str) -> tuple[Caller, list[MemoryId]]:
     async with engine.pool.everywhere() as db:
-        [default] = await identity.find_workspace(db, None)
-        workspace_id = await identity.add_workspace(db, default.org_id, f"{data.name} {name}")
-    caller = await steward(engine, workspace_id, "ablation")
+        [default] = await workspaces_queries.find_workspaces(db, None)
+        workspace_id = await workspaces_queries.add_workspace(
+            db, default.org_id, f"{data.name} {name}"
+        )
+    caller = await system_caller(engine, workspace_id, "ablation")
     stored: list[MemoryId] = []
     for unit in data.scopes[name]:
         ask = Save(
             unit.content,
-            channel=Channel(unit.session),
+            thread_name=ThreadName(unit.session),
             category="fact",
             said_at=unit.said_at,
         )
@@ -135,22 +138,22 @@ async def _store(engine: Engine, data: DataSet, name: str) -> tuple[Caller, list
 async def _ask(
     engine: Engine, caller: Caller, stored: Sequence[MemoryId], question: Question
 ) -> Answer:
-    places = {memory_id: place for place, memory_id in enumerate(stored)}
-    ask = search.Search(
+    positions = {memory_id: position for position, memory_id in enumerate(stored)}
+    ask = hybrid.Search(
         query=question.text,
         limit=_DEPTH,
         asked_at=question.asked_at,
         counts_as_access=False,
     )
-    found = await search.search(engine, caller, ask)
-    return Answer([places[each.memory.id] for each in found.findings], 0.0, "", seconds=0.0)
+    found = await hybrid.search(engine, caller, ask)
+    return Answer([positions[each.memory.id] for each in found.findings], 0.0, "", seconds=0.0)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.ablation", description="What each step of recall brings."
+        prog="python -m bench.ablation", description="The effect of each recall step."
     )
-    parser.add_argument("--data", type=Path, required=True, help="the folder with the sets")
+    parser.add_argument("--data", type=Path, required=True, help="directory of the public datasets")
     parser.add_argument("--sets", type=lambda text: text.split(","), default=_SETS)
     return parser.parse_args()
 

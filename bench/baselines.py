@@ -1,7 +1,7 @@
-"""What anybody could build in an afternoon, to be measured beside ours on the same vectors.
+"""Simple baselines, compared with our ranking on the same vectors.
 
-Plain BM25 on stems, plain cosine, their reciprocal rank fusion and the even sum of both scaled to
-0..1. None of it knows threads, speakers, times or links.
+Plain BM25 on stems, plain cosine, their reciprocal rank fusion, and the equal-weight sum of both
+scaled to 0..1. They do not use threads, speakers, times or links.
 """
 
 import re
@@ -15,7 +15,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from recollect.engine.stopwords import STOP_WORDS
+from recollect.keywords.stop_words import STOP_WORDS
 
 Scores = NDArray[np.float64]
 
@@ -27,23 +27,23 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Where a stem occurs, in storage order, and how often."""
+    """The units that contain a stem, in storage order, and how often."""
 
     units: NDArray[np.int64]
     counts: Scores
 
 
-class Shelf:
-    """The units of one scope, ready to be scored as they stood after any number of saves."""
+class Baselines:
+    """The units of one scope, which can be scored as of any number of saves."""
 
     def __init__(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
         self._vectors = vectors
         bags = [Counter(_stems(text)) for text in texts]
         self._lengths = np.array([bag.total() for bag in bags], dtype=np.float64)
-        self._postings = _posted(bags)
+        self._postings = _build_postings(bags)
 
     def all(self, query: str, vector: NDArray[np.float32], stored: int) -> dict[str, Scores]:
-        """Every baseline's score of the first `stored` units."""
+        """Return every baseline's scores of the first `stored` units."""
         words = self._bm25(query, stored)
         near = (self._vectors[:stored] @ vector).astype(np.float64)
         return {
@@ -69,11 +69,11 @@ class Shelf:
 
 
 def ranked(scores: Scores) -> list[int]:
-    """Places of the units, best first; ties in storage order."""
-    return [int(place) for place in np.argsort(-scores, kind="stable")]
+    """Return the positions of the units in storage, best first; ties in storage order."""
+    return [int(position) for position in np.argsort(-scores, kind="stable")]
 
 
-def _posted(bags: Sequence[Counter[str]]) -> Mapping[str, Postings]:
+def _build_postings(bags: Sequence[Counter[str]]) -> Mapping[str, Postings]:
     found: dict[str, tuple[list[int], list[int]]] = {}
     for number, bag in enumerate(bags):
         for stem, count in bag.items():
@@ -87,9 +87,9 @@ def _posted(bags: Sequence[Counter[str]]) -> Mapping[str, Postings]:
 
 
 def _reciprocal(scores: Scores, *, only_positive: bool = False) -> Scores:
-    places = np.empty(len(scores))
-    places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    found = 1 / (_RRF_K + places)
+    ranks = np.empty(len(scores))
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    found = 1 / (_RRF_K + ranks)
     return np.where(scores > 0, found, 0.0) if only_positive else found
 
 

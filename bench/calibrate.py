@@ -1,9 +1,9 @@
-"""Fits the built-in embedder's two maps on public pairs and prints constants and checks.
+"""Fit the built-in embedder's two maps on public pairs and print constants and checks.
 
     .venv/bin/python bench/calibrate.py --data DIRECTORY
 
-What the rules are and why: `docs/calibration.md`. The data is read where it lies; vectors are kept
-in a cache outside the project, so that a second run takes seconds instead of minutes.
+`docs/calibration.md` explains the rules. The data stays where it is. Vectors are cached outside the
+project, so that a second run takes seconds instead of minutes.
 """
 
 import argparse
@@ -22,22 +22,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.models import calibration
-from recollect.models.builtin import open_builtin
-from recollect.models.calibration import Anchors, interpolated
-from recollect.models.embed import Embedder, Purpose
+from recollect.models.builtin_embedder import open_builtin
+from recollect.models.calibration import Anchors, interpolate
+from recollect.models.embedder import Embedder, Purpose
 
 Floats = NDArray[np.float32]
 
 SEED = 7
-POOL_DISTRACTORS = 1_500  # of the pool's 9,948 turns, beside all evidence: two minutes, not ten
-IDENTICAL = 150  # texts of each set, embedded both as question and as passage
-NEAR_SAME = 300  # pairs scored 4.5 and above, one side embedded as a question
+POOL_DISTRACTORS = 1_500  # of the pool's 9,948 turns, plus all evidence: two minutes, not ten
+IDENTICAL = 150  # texts of each dataset, embedded both as question and as passage
+NEAR_SAME = 300  # pairs scored 4.5 and above, with one side embedded as a question
 HAYSTACK = 1_000
 
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """Questions, passages, and which of the visible passages hold a question's evidence."""
+    """Questions, passages, and the visible passages that contain each question's evidence."""
 
     name: str
     questions: Floats
@@ -50,7 +50,7 @@ class QuestionSet:
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Cosines of sentence pairs beside the scores, 0 to 5, that people gave them."""
+    """Cosines of sentence pairs, and the scores from 0 to 5 that people gave them."""
 
     cosines: Floats
     scores: Floats
@@ -59,7 +59,7 @@ class ScoredPairs:
 
 @dataclass(frozen=True)
 class Cosines:
-    """What the relevance map is fitted on, for one set."""
+    """The cosines of one dataset on which the relevance map is fitted."""
 
     relevant: Floats
     foreign: Floats  # questions of this set with passages of the others
@@ -68,7 +68,7 @@ class Cosines:
 
 
 class Cache:
-    """Vectors by what they were made from."""
+    """Cached vectors by text and purpose."""
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         self._embedder = embedder
@@ -76,7 +76,7 @@ class Cache:
         folder.mkdir(parents=True, exist_ok=True)
 
     async def vectors(self, texts: Sequence[str], purpose: Purpose) -> Floats:
-        """From the cache if they are there, from the model otherwise."""
+        """Return the vectors from the cache, or compute and cache them."""
         made_from = [self._embedder.identity.model, calibration.EVERYDAY, purpose, *texts]
         name = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:24]
         path = self._folder / f"{name}.npy"
@@ -91,13 +91,13 @@ def main() -> None:
         "--data",
         type=Path,
         required=True,
-        help="directory of the public sets: locomo/, longmemeval-pool/, realmem/, stsb/",
+        help="directory of the public datasets: locomo/, longmemeval-pool/, realmem/, stsb/",
     )
     parser.add_argument(
         "--cache", type=Path, default=Path(tempfile.gettempdir()) / "recollect-calibrate"
     )
-    asked = parser.parse_args()
-    asyncio.run(calibrate(asked.data, asked.cache))
+    args = parser.parse_args()
+    asyncio.run(calibrate(args.data, args.cache))
 
 
 async def calibrate(data: Path, folder: Path) -> None:
@@ -119,11 +119,11 @@ async def calibrate(data: Path, folder: Path) -> None:
     print_likeness(train, dev)
 
 
-# Fitting: each anchor is a quantile that can be named in a sentence.
+# Fitting: each anchor is a quantile with a simple meaning.
 
 
 def fit_relevance(sets: Sequence[Cosines], near_same: Floats) -> Anchors:
-    """Each set names its own quantile and the median of the sets counts, so none rules alone."""
+    """Take each dataset's quantile and use their median, so that no dataset dominates."""
 
     def middle(values: Sequence[np.floating[Any]]) -> float:
         return round(float(np.median(values)), 2)
@@ -138,7 +138,7 @@ def fit_relevance(sets: Sequence[Cosines], near_same: Floats) -> Anchors:
 
 
 def fit_likeness(pairs: ScoredPairs) -> Anchors:
-    """Medians of the scores that stand for a meaning, and the best cut for "the same"."""
+    """Use the median cosine of each score band, and the best threshold for "the same"."""
 
     def median(low: float, high: float) -> float:
         chosen = (pairs.scores >= low) & (pairs.scores <= high)
@@ -148,13 +148,13 @@ def fit_likeness(pairs: ScoredPairs) -> Anchors:
         (round(float(np.percentile(pairs.shuffled, 5)), 2), 0.0),
         (median(1.5, 2.5), 0.5),
         (median(2.5, 3.0), 0.6),
-        (best_cut(pairs), 0.9),
-        (0.999, 1.0),  # not 1: stored as half floats, a text is that close to itself
+        (best_threshold(pairs), 0.9),
+        (0.999, 1.0),  # not 1: with half floats, a text's cosine with itself is about 0.999
     )
 
 
-def best_cut(pairs: ScoredPairs) -> float:
-    """The cosine that best tells pairs scored 4.5 and above from those scored 4 and below."""
+def best_threshold(pairs: ScoredPairs) -> float:
+    """Return the cosine that best separates pairs scored 4.5 and above from 4 and below."""
     same, other = pairs.cosines[pairs.scores >= 4.5], pairs.cosines[pairs.scores <= 4.0]
     cuts = np.arange(0.5, 1.0, 0.01)
     gains = [np.mean(same >= cut) - np.mean(other >= cut) for cut in cuts]
@@ -189,44 +189,46 @@ def relevance_cosines(own: QuestionSet, sets: Sequence[QuestionSet]) -> Cosines:
 
 
 async def read_questions(cache: Cache, folder: Path) -> QuestionSet:
-    """One data set; a question sees its own scope, up to the point where it is asked."""
+    """Read one dataset; a question sees its own scope, up to the point where it is asked."""
     questions = read_lines(folder / "queries.jsonl.gz")
-    units = thinned(read_lines(folder / "units.jsonl.gz"), questions)
-    texts = [spoken(unit) for unit in units]
+    units = thin_out(read_lines(folder / "units.jsonl.gz"), questions)
+    texts = [with_speaker(unit) for unit in units]
     passages = await cache.vectors(texts, Purpose.PASSAGE)
     sample = np.random.default_rng(SEED).choice(len(units), IDENTICAL, replace=False)
-    twins = await cache.vectors([texts[int(number)] for number in sample], Purpose.QUERY)
+    as_questions = await cache.vectors([texts[int(number)] for number in sample], Purpose.QUERY)
     scopes: dict[str, list[int]] = {}
-    places: dict[tuple[str, str], int] = {}
+    numbers: dict[tuple[str, str], int] = {}
     for number, unit in enumerate(units):
         scopes.setdefault(unit["scope"], []).append(number)
-        places[unit["scope"], unit["id"]] = number
+        numbers[unit["scope"], unit["id"]] = number
     return QuestionSet(
         name=folder.name,
         questions=await cache.vectors([each["text"] for each in questions], Purpose.QUERY),
         passages=passages,
-        identical=np.sum(twins * passages[sample], axis=1),
+        identical=np.sum(as_questions * passages[sample], axis=1),
         visible=[np.array(scopes[each["scope"]][: each.get("upto")]) for each in questions],
-        gold=[[places[each["scope"], unit] for unit in evidence(each)] for each in questions],
+        gold=[[numbers[each["scope"], unit] for unit in evidence(each)] for each in questions],
         abstains=[each["abstain"] for each in questions],
     )
 
 
-def thinned(units: list[dict[str, Any]], questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A large pool without most of the turns that no question needs."""
+def thin_out(units: list[dict[str, Any]], questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a large pool without most of the turns that no question needs."""
     needed = {unit for each in questions for unit in evidence(each)}
     if len(units) < 5_000:
         return units
     rest = [n for n, unit in enumerate(units) if unit["id"] not in needed]
-    spared = set(np.random.default_rng(SEED).choice(rest, POOL_DISTRACTORS, replace=False).tolist())
-    return [unit for n, unit in enumerate(units) if unit["id"] in needed or n in spared]
+    distractors = set(
+        np.random.default_rng(SEED).choice(rest, POOL_DISTRACTORS, replace=False).tolist()
+    )
+    return [unit for n, unit in enumerate(units) if unit["id"] in needed or n in distractors]
 
 
 def evidence(question: dict[str, Any]) -> list[str]:
     return question.get("gold_user", question["gold"])
 
 
-def spoken(unit: dict[str, Any]) -> str:
+def with_speaker(unit: dict[str, Any]) -> str:
     return unit["text"] if unit["speaker"] == "memory" else f"{unit['speaker']}: {unit['text']}"
 
 
@@ -253,14 +255,14 @@ async def read_pairs(cache: Cache, path: Path) -> ScoredPairs:
 
 
 async def read_near_same(cache: Cache, path: Path) -> Floats:
-    """Cosines of a question vector with a passage that says nearly the same."""
+    """Return cosines of question vectors with passages that say nearly the same."""
     rows = [row for row in read_scored(path) if row[2] >= 4.5][:NEAR_SAME]
     left = await cache.vectors([row[0] for row in rows], Purpose.QUERY)
     right = await cache.vectors([row[1] for row in rows], Purpose.PASSAGE)
     return np.sum(left * right, axis=1)
 
 
-# Printing, as the tables of the document.
+# Printing, as tables for the document.
 
 
 def print_retrieval(sets: Sequence[QuestionSet]) -> None:
@@ -308,7 +310,7 @@ def print_likeness(train: ScoredPairs, dev: ScoredPairs) -> None:
     for name, pairs in (("train", train), ("dev", dev)):
         correlation = np.corrcoef(pairs.cosines, pairs.scores)[0, 1]
         print(f"{name}: Pearson {correlation:.3f}")
-    print("\n| score by people | pairs | median shown | >= 0.85 | >= 0.9 |\n|---|---|---|---|---|")
+    print("\n| human score | pairs | median shown | >= 0.85 | >= 0.9 |\n|---|---|---|---|---|")
     for low, high in ((0, 1), (1, 2), (2, 3), (3, 4), (4, 4.5), (4.5, 5.1)):
         chosen = dev.cosines[(dev.scores >= low) & (dev.scores < high)]
         print_shares(f"{low} to {min(high, 5)}", anchors, chosen)
@@ -316,19 +318,19 @@ def print_likeness(train: ScoredPairs, dev: ScoredPairs) -> None:
 
 
 def print_shares(label: str, anchors: Anchors, cosines: Floats) -> None:
-    middle = interpolated(anchors, float(np.median(cosines)))
+    middle = interpolate(anchors, float(np.median(cosines)))
     shares = f"{share(anchors, cosines, 0.85)} | {share(anchors, cosines, 0.9)}"
     print(f"| {label} | {len(cosines)} | {middle:.2f} | {shares} |")
 
 
 def share(anchors: Anchors, cosines: Floats, floor: float) -> str:
-    """How many of the cosines are shown as `floor` or more."""
-    shown = np.interp(cosines, [at for at, _ in anchors], [score for _, score in anchors])
-    return f"{np.mean(shown >= floor):.1%}"
+    """Return the share of the cosines that map to `floor` or more."""
+    mapped = np.interp(cosines, [at for at, _ in anchors], [score for _, score in anchors])
+    return f"{np.mean(mapped >= floor):.1%}"
 
 
 def auroc(higher: list[float], lower: list[float]) -> float:
-    """How often one of the first is above one of the second."""
+    """Return how often a value of the first list is above one of the second."""
     return float(np.mean(np.array(higher)[:, None] > np.array(lower)[None, :]))
 
 

@@ -1,4 +1,4 @@
-"""One cell of the table: an operation at a number of clients, ours and the floor in turns."""
+"""One cell of the table: an operation at a number of clients, ours and the floor alternating."""
 
 import asyncio
 import json
@@ -8,37 +8,37 @@ from itertools import cycle
 from time import perf_counter
 
 from bench.floor import Floor
+from bench.http_client import Connection, open_connection
 from bench.seed import Tenant
 from bench.texts import questions, statements
-from bench.visitor import Visitor, visit
 
-# One side's turn. Neighbours on the machine come and go in longer waves than this, so that they
-# disturb both sides alike.
+# How long one side runs at a time. Other load on the machine changes more slowly than this, so it
+# affects both sides alike.
 _ROUND_SECONDS = 1.0
 _WARM_SECONDS = 0.5
 
-# What one request took, in parts.
+# The durations of the parts of one request.
 Act = Callable[[int, Tenant, str], Awaitable[Sequence[float]]]
 
 
 @dataclass(slots=True)
 class Timing:
-    """What each request took, and how long the measuring lasted."""
+    """The duration of each request, and of the whole measurement."""
 
     parts: list[Sequence[float]] = field(default_factory=list[Sequence[float]])
     seconds: float = 0.0
 
     def milliseconds(self, share: float) -> float:
-        """The time within which this share of the requests was answered."""
+        """Return the time within which this share of the requests was answered."""
         return _quantile([sum(each) for each in self.parts], share) * 1_000
 
     def part_milliseconds(self, part: int) -> float:
-        """The median of one part."""
+        """Return the median of one part."""
         return _quantile([each[part] for each in self.parts], 0.5) * 1_000
 
     @property
     def per_second(self) -> float:
-        """Requests answered in a second."""
+        """Return the number of requests answered per second."""
         return len(self.parts) / self.seconds
 
 
@@ -50,17 +50,17 @@ class Cell:
     clients: int
     ours: Timing
     floor: Timing
-    # Answers of ours that the embedder was too late for: saved without a vector yet, or found by
-    # words alone.
+    # Our responses for which the embedder missed its deadline: saves without a vector, or searches
+    # by keywords only.
     late: int
 
     def ratio(self, share: float) -> float:
-        """How many times the floor a request takes, of those that this share is faster than."""
+        """Return our time divided by the floor's time, at this quantile."""
         return self.ours.milliseconds(share) / self.floor.milliseconds(share)
 
 
 class Side:
-    """One way to do an operation, over texts of its own that the other side gets as well."""
+    """One way to do an operation. Both sides use the same texts."""
 
     def __init__(self, act: Act, tenants: Sequence[Tenant], texts: Iterator[str]) -> None:
         self.timing = Timing()
@@ -69,41 +69,43 @@ class Side:
         self._texts = texts
 
     async def run(self, clients: int, seconds: float) -> None:
-        """Let the clients ask, each as soon as it was answered, and note what it took."""
+        """Run the clients, each sending its next request after a response, and record the times."""
         began = perf_counter()
-        await asyncio.gather(*(self._ask(client, began + seconds) for client in range(clients)))
+        await asyncio.gather(*(self._send(client, began + seconds) for client in range(clients)))
         self.timing.seconds += perf_counter() - began
 
     def forget(self) -> None:
-        """Begin to count here: what came before was for warming up."""
+        """Discard the measurements of the warm-up."""
         self.timing = Timing()
 
-    async def _ask(self, client: int, until: float) -> None:
+    async def _send(self, client: int, until: float) -> None:
         while perf_counter() < until:
             tenant, text = next(self._tenants), next(self._texts)
             self.timing.parts.append(await self._act(client, tenant, text))
 
 
 class Ours:
-    """The same through the front door."""
+    """Our side: the operations over HTTP."""
 
     def __init__(self, port: int) -> None:
         self.late = 0
         self._port = port
-        self._visitors: dict[int, Visitor] = {}
+        self._connections: dict[int, Connection] = {}
 
-    async def _visitor(self, client: int) -> Visitor:
-        """The client's connection, made anew if it lay idle for too long."""
-        if client not in self._visitors or self._visitors[client].is_closed:
-            self._visitors[client] = await visit(self._port)
-        return self._visitors[client]
+    async def _connection(self, client: int) -> Connection:
+        """Return the client's connection, reopened if it was idle for too long."""
+        if client not in self._connections or self._connections[client].is_closed:
+            self._connections[client] = await open_connection(self._port)
+        return self._connections[client]
 
     async def search(self, client: int, tenant: Tenant, text: str) -> Sequence[float]:
-        """Seconds for a search that shows ten memories, however far they are."""
-        visitor = await self._visitor(client)
+        """Return the seconds of a search that always returns ten memories."""
+        connection = await self._connection(client)
         began = perf_counter()
         body = {"query": text, "limit": 10, "threshold": 0}
-        status, answer = await visitor.ask("POST", "/v1/memory/search", key=tenant.key, body=body)
+        status, answer = await connection.send(
+            "POST", "/v1/memory/search", key=tenant.key, body=body
+        )
         took = perf_counter() - began
         found = json.loads(answer)
         assert status == 200, answer
@@ -112,10 +114,10 @@ class Ours:
         return (took,)
 
     async def save(self, client: int, tenant: Tenant, text: str) -> Sequence[float]:
-        """Seconds for a save."""
-        visitor = await self._visitor(client)
+        """Return the seconds of a save."""
+        connection = await self._connection(client)
         began = perf_counter()
-        status, answer = await visitor.ask(
+        status, answer = await connection.send(
             "POST", "/v1/memories", key=tenant.key, body={"content": text}
         )
         took = perf_counter() - began
@@ -124,10 +126,10 @@ class Ours:
         return (took,)
 
     async def live(self, client: int, _: Tenant, __: str) -> Sequence[float]:
-        """Seconds for the least the server can answer: the load generator's own share."""
-        visitor = await self._visitor(client)
+        """Return the seconds of the cheapest request, to measure the load generator itself."""
+        connection = await self._connection(client)
         began = perf_counter()
-        await visitor.ask("GET", "/health/live")
+        await connection.send("GET", "/health/live")
         return (perf_counter() - began,)
 
 
@@ -140,7 +142,7 @@ async def measure(
     floor: Floor,
     tenants: Sequence[Tenant],
 ) -> Cell:
-    """Ours and the floor in turns of a second, over the same texts in the same order."""
+    """Alternate ours and the floor every second, with the same texts in the same order."""
     make = questions if operation == "search" else statements
     seed = f"{operation} of {clients}"
     mine = Side(getattr(ours, operation), tenants, make(seed))
@@ -156,7 +158,7 @@ async def measure(
 
 
 async def overhead(clients: int, seconds: float, *, ours: Ours, tenant: Tenant) -> Timing:
-    """What the load generator and the bare HTTP stack take by themselves."""
+    """Measure the load generator and the bare HTTP stack."""
     side = Side(ours.live, [tenant], cycle([""]))
     await side.run(clients, seconds)
     return side.timing

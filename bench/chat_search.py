@@ -1,9 +1,9 @@
-"""How long a search in one chat takes, by the number of its memories: over HTTP, as a client asks.
+"""Measure how long a search in one chat takes, by the number of its memories, over HTTP.
 
     python -m bench.chat_search --sizes 10000,100000
     python -m bench.chat_search --sizes 10000 --data-dir DIR
 
-What the columns mean and how to read them: `bench/README.md`.
+`bench/README.md` explains the columns.
 """
 
 import argparse
@@ -17,17 +17,17 @@ from typing import Any
 import psycopg
 import uvloop
 
-from bench import house, settle
-from bench.command import begin, numbers
-from bench.house import Opened, Server
+from bench import filled_workspaces, server_process
+from bench.command import numbers, print_machine
+from bench.http_client import Connection, open_connection
 from bench.seed import Tenant
+from bench.server_process import Opened, Server
 from bench.texts import questions
-from bench.visitor import Visitor, visit
-from recollect.domain import ThreadId
-from recollect.engine.core import Engine
-from recollect.models.embed import Purpose
+from recollect.core.domain import ThreadId
+from recollect.engine import Engine
+from recollect.models.embedder import Purpose
 
-# Until every connection of the server has its plans.
+# Enough for every connection of the server to prepare its plans.
 _WARM = 50
 _LISTED = 100
 
@@ -43,7 +43,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """Where to ask."""
+    """A chat and the key to search it with."""
 
     id: str
     key: str
@@ -51,7 +51,7 @@ class Chat:
 
 def main() -> None:
     options = _options()
-    begin(f"; {options.questions} questions a size\n")
+    print_machine(f"; {options.questions} questions per size\n")
     print(
         "| memories | embed p50 | p99 | search p50 | p95 | p99 | list at 0 p50 "
         "| list in the middle p50 | ms |"
@@ -61,35 +61,39 @@ def main() -> None:
 
 
 async def _run(options: Options) -> None:
-    with house.base(options.data_dir) as base:
+    with server_process.base(options.data_dir) as base:
         for size in sorted(options.sizes):
             data_dir = base / f"chat-{size}"
-            async with house.opened(data_dir) as opened:
+            async with server_process.opened(data_dir) as opened:
                 thread_id, _ = await _chat(opened)
-            await settle.grown(data_dir, size, thread_id)
-            async with house.opened(data_dir) as opened:
-                await settle.looked_after(opened)
-                print(await _measured(opened, size, options), flush=True)
+            await filled_workspaces.fill_to(data_dir, size, thread_id)
+            async with server_process.opened(data_dir) as opened:
+                await filled_workspaces.run_maintenance(opened)
+                print(await _measure(opened, size, options), flush=True)
 
 
 async def _chat(opened: Opened) -> tuple[ThreadId, Chat]:
-    """The chat to fill; one that a run before this has left is asked again."""
+    """Return the chat to fill; reuse the chat of an earlier run."""
     url, engine, server = opened.attached.admin_url, opened.engine, opened.server
-    [tenant] = await settle.tenants(engine) or await settle.settle(engine, server.port, 1)
-    return await _newest(url, tenant) or await _created(server, url, tenant)
+    [tenant] = await filled_workspaces.tenants(engine) or await filled_workspaces.create_workspaces(
+        engine, server.port, 1
+    )
+    return await _find_chat(url, tenant) or await _create_chat(server, url, tenant)
 
 
-async def _created(server: Server, url: str, tenant: Tenant) -> tuple[ThreadId, Chat]:
-    visitor = await _bearer(server)
-    status, answer = await visitor.ask("POST", "/api/chats", key=tenant.key, body={"name": "long"})
-    visitor.close()
+async def _create_chat(server: Server, url: str, tenant: Tenant) -> tuple[ThreadId, Chat]:
+    connection = await _connect_with_bearer(server)
+    status, answer = await connection.send(
+        "POST", "/api/chats", key=tenant.key, body={"name": "long"}
+    )
+    connection.close()
     assert status == 201, answer
-    made = await _newest(url, tenant)
+    made = await _find_chat(url, tenant)
     assert made
     return made
 
 
-async def _newest(url: str, tenant: Tenant) -> tuple[ThreadId, Chat] | None:
+async def _find_chat(url: str, tenant: Tenant) -> tuple[ThreadId, Chat] | None:
     newest = (
         "SELECT id, short_code FROM thread WHERE workspace_id = %s ORDER BY created_at DESC LIMIT 1"
     )
@@ -98,38 +102,38 @@ async def _newest(url: str, tenant: Tenant) -> tuple[ThreadId, Chat] | None:
     return row and (ThreadId(row[0]), Chat(f"chat-{row[1]}", tenant.key))
 
 
-async def _bearer(server: Server) -> Visitor:
-    visitor = await visit(server.port)
-    visitor.is_bearer = True
-    return visitor
+async def _connect_with_bearer(server: Server) -> Connection:
+    connection = await open_connection(server.port)
+    connection.is_bearer = True
+    return connection
 
 
-async def _measured(opened: Opened, size: int, options: Options) -> str:
+async def _measure(opened: Opened, size: int, options: Options) -> str:
     _, chat = await _chat(opened)
     asked = list(islice(questions("chat search"), _WARM + options.questions))
-    embeds = await _embedded(opened.engine, asked)
-    visitor = await _bearer(opened.server)
+    embeds = await _embedding_times(opened.engine, asked)
+    connection = await _connect_with_bearer(opened.server)
     search = f"/api/chats/{chat.id}/memories/search"
     for question in asked[:_WARM]:
-        await _timed(visitor, chat, "POST", search, {"query": question})
-    # None that was asked before: the server remembers the vectors of questions.
+        await _time_request(connection, chat, "POST", search, {"query": question})
+    # Only new questions: the server caches the vectors of questions.
     searches = [
-        await _timed(visitor, chat, "POST", search, {"query": question})
+        await _time_request(connection, chat, "POST", search, {"query": question})
         for question in asked[_WARM:]
     ]
     lists: list[float] = []
     for start in (0, size // 2):
         path = f"/api/chats/{chat.id}/memories?start={start}&limit={_LISTED}"
-        times = [await _timed(visitor, chat, "GET", path) for _ in range(20)]
+        times = [await _time_request(connection, chat, "GET", path) for _ in range(20)]
         lists.append(_share(times, 0.5))
-    visitor.close()
-    shown = [_share(embeds, share) for share in (0.5, 0.99)]
-    shown += [_share(searches, share) for share in (0.5, 0.95, 0.99)] + lists
-    return f"| {size:,} | " + " | ".join(f"{each:.1f}" for each in shown) + " | |"
+    connection.close()
+    cells = [_share(embeds, share) for share in (0.5, 0.99)]
+    cells += [_share(searches, share) for share in (0.5, 0.95, 0.99)] + lists
+    return f"| {size:,} | " + " | ".join(f"{each:.1f}" for each in cells) + " | |"
 
 
-async def _embedded(engine: Engine, asked: Sequence[str]) -> list[float]:
-    """What embedding each takes by itself: the floor under a search."""
+async def _embedding_times(engine: Engine, asked: Sequence[str]) -> list[float]:
+    """Measure embedding alone, the lower bound of a search."""
     embedder = engine.embedders.configured(None)
     times: list[float] = []
     for text in asked:
@@ -139,9 +143,11 @@ async def _embedded(engine: Engine, asked: Sequence[str]) -> list[float]:
     return times[_WARM:]
 
 
-async def _timed(visitor: Visitor, chat: Chat, method: str, path: str, body: Any = None) -> float:
+async def _time_request(
+    connection: Connection, chat: Chat, method: str, path: str, body: Any = None
+) -> float:
     began = perf_counter()
-    status, answer = await visitor.ask(method, path, key=chat.key, body=body)
+    status, answer = await connection.send(method, path, key=chat.key, body=body)
     took = perf_counter() - began
     assert status == 200, answer
     return took * 1_000
@@ -156,8 +162,8 @@ def _options() -> Options:
     parser.add_argument("--sizes", type=numbers, default=[10_000], help="memories (default 10000)")
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--data-dir", type=Path, help="keep the databases here (default: none)")
-    told = parser.parse_args()
-    return Options(told.sizes, told.questions, told.data_dir)
+    args = parser.parse_args()
+    return Options(args.sizes, args.questions, args.data_dir)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What the command lines of benchmarks that run a server have in common."""
+"""Shared code of the benchmark command lines."""
 
 import os
 import platform
 import signal
 
 
-def begin(about: str = "") -> None:
-    """Say on what machine this runs, and let a run that is told to stop end its server first."""
+def print_machine(about: str = "") -> None:
+    """Print the machine's details, and make SIGTERM stop the benchmark's server before it exits."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
@@ -16,5 +16,5 @@ def begin(about: str = "") -> None:
 
 
 def numbers(text: str) -> list[int]:
-    """Several numbers, with commas between them."""
+    """Parse numbers separated by commas."""
     return [int(part) for part in text.split(",")]

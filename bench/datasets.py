@@ -1,6 +1,6 @@
-"""The public retrieval sets, read where they lie: units to store, questions, and their evidence.
+"""Read the public retrieval datasets: units to store, questions, and their evidence.
 
-The format and the protocol are the data folder's README; nothing is copied into this project.
+The README of the data directory describes format and protocol. No data is copied here.
 """
 
 import gzip
@@ -16,43 +16,43 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One stored turn or fact; `id` is unique in its scope but for RealMem's repeated facts."""
+    """One stored turn or fact; `id` is unique in its scope, except for RealMem's repeated facts."""
 
     scope: str
     id: str
     session: str
-    time: str  # ISO 8601, as given: RealMem knows the day alone
+    time: str  # ISO 8601 as in the data; RealMem has only days
     speaker: str
     text: str
 
     @property
     def said_at(self) -> datetime:
-        """Its time."""
+        """The time as UTC."""
         return _time(self.time)
 
     @property
     def content(self) -> str:
-        """What is stored: who spoke belongs to the text, but a fact has no speaker."""
+        """The text to store: the speaker is part of it, but a fact has no speaker."""
         return self.text if self.speaker == "memory" else f"{self.speaker}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, where it is asked and what would answer it."""
+    """A question, its scope and time, and its evidence."""
 
     id: str
     scope: str
     text: str
     category: str
     time: str
-    gold: frozenset[str]  # ids of units; empty where only sessions are marked
+    gold: frozenset[str]  # ids of units; empty if only sessions are marked
     gold_sessions: frozenset[str]
     is_unanswerable: bool
-    upto: int | None  # asked when so many units of its scope are stored; None: after the last
+    upto: int | None  # asked after this many units of its scope; None: after the last
 
     @property
     def asked_at(self) -> datetime:
-        """Its time."""
+        """The time as UTC."""
         return _time(self.time)
 
 
@@ -66,27 +66,27 @@ class DataSet:
 
     @cached_property
     def scopes(self) -> dict[str, tuple[Unit, ...]]:
-        """Each scope's units, in storage order; a question sees those of its own."""
+        """Return each scope's units in storage order; a question sees only its own scope."""
         scopes: dict[str, list[Unit]] = {}
         for unit in self.units:
             scopes.setdefault(unit.scope, []).append(unit)
         return {scope: tuple(units) for scope, units in scopes.items()}
 
     def visible(self, question: Question) -> tuple[Unit, ...]:
-        """What is stored when the question is asked."""
+        """Return the units stored when the question is asked."""
         return self.scopes[question.scope][: question.upto]
 
     def in_order(self) -> Iterator[tuple[str, int, list[Question]]]:
-        """Scope by scope, how many units to have stored and the questions to ask then."""
+        """Yield, by scope, the number of stored units and the questions to ask at that point."""
 
-        def moment(question: Question) -> tuple[str, int]:
+        def position(question: Question) -> tuple[str, int]:
             return question.scope, len(self.visible(question))
 
-        for (scope, stored), asked in groupby(sorted(self.questions, key=moment), key=moment):
+        for (scope, stored), asked in groupby(sorted(self.questions, key=position), key=position):
             yield scope, stored, list(asked)
 
     def evidence_by_age(self, question: Question) -> tuple[frozenset[str], frozenset[str]]:
-        """The newest of the question's gold units and all older ones."""
+        """Return the newest of the question's gold units, and all older ones."""
         times = {unit.id: unit.time for unit in self.visible(question) if unit.id in question.gold}
         latest = max(times.values(), default="")
         newest = frozenset(name for name, time in times.items() if time == latest)
@@ -94,7 +94,7 @@ class DataSet:
 
 
 def read_all(data: Path) -> list[DataSet]:
-    """The four retrieval sets."""
+    """Read the four retrieval datasets."""
     return [
         read("locomo", data / "locomo"),
         read("longmemeval-pool", data / "longmemeval-pool"),
@@ -104,14 +104,14 @@ def read_all(data: Path) -> list[DataSet]:
 
 
 def read(name: str, folder: Path) -> DataSet:
-    """One set, with the questions that the protocol asks."""
+    """Read one dataset with the questions that the protocol uses."""
     units = tuple(_unit(line) for line in _lines(folder / "units.jsonl.gz"))
     questions = (_question(line) for line in _lines(folder / "queries.jsonl.gz"))
-    return DataSet(name, units, tuple(each for each in questions if _is_asked(each)))
+    return DataSet(name, units, tuple(each for each in questions if _is_used(each)))
 
 
 def _time(text: str) -> datetime:
-    """No zone is given, so it is UTC."""
+    """Parse a time; the data has no time zone, so use UTC."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
@@ -134,7 +134,7 @@ def _question(line: dict[str, Any]) -> Question:
         text=line["text"],
         category=line["cat"],
         time=line["date"],
-        # LongMemEval: evidence is what the user said, and the sessions where it was said.
+        # LongMemEval: the evidence is the user's turns and their sessions.
         gold=frozenset(line["gold"] if by_user is None else by_user),
         gold_sessions=frozenset(
             line["gold_sessions"]
@@ -146,6 +146,6 @@ def _question(line: dict[str, Any]) -> Question:
     )
 
 
-def _is_asked(question: Question) -> bool:
-    """Without evidence there is nothing to find, unless that is the point of the question."""
+def _is_used(question: Question) -> bool:
+    """Return whether there is evidence to find, or the question is meant to be unanswerable."""
     return bool(question.gold or question.gold_sessions or question.is_unanswerable)

@@ -1,9 +1,9 @@
-"""How well near-duplicates are told from corrections, beside a bare cosine.
+"""Measure how well near-duplicates are separated from corrections, compared with plain cosine.
 
     .venv/bin/python bench/duplicates.py [--data DIRECTORY] [--split dev]
 
-STS-B pairs that people scored 4.8 and above should be caught, those up to 4.0 kept apart. STS-B is
-captions and headlines; the two lists in tests/engine/ are what a memory really holds.
+STS-B pairs with a human score of 4.8 and above should count as duplicates, pairs up to 4.0 should
+not. STS-B has captions and headlines; the two lists in tests/memories/ have real memories.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from recollect.engine.twins import TWIN_FLOOR, is_twin
-from recollect.models.builtin import open_builtin
-from recollect.models.embed import Embedder, Purpose
+from recollect.memories.dedupe.same_statement import DUPLICATE_FLOOR, is_same_statement
+from recollect.models.builtin_embedder import open_builtin
+from recollect.models.embedder import Embedder, Purpose
 
 PROJECT = Path(__file__).resolve().parent.parent
 SAME = 4.8
@@ -28,7 +28,7 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Pair:
-    """Two statements with what people and the embedder say of them."""
+    """Two statements with their human score, cosine and likeness."""
 
     old: str
     new: str
@@ -40,9 +40,9 @@ class Pair:
 Rule = Callable[[Pair], bool]
 
 RULES: dict[str, Rule] = {
-    "our rule": lambda pair: is_twin(pair.old, pair.new, pair.likeness),
-    "words alone": lambda pair: is_twin(pair.old, pair.new, 1.0),
-    "likeness 0.9": lambda pair: pair.likeness >= TWIN_FLOOR,
+    "our rule": lambda pair: is_same_statement(pair.old, pair.new, pair.likeness),
+    "words alone": lambda pair: is_same_statement(pair.old, pair.new, 1.0),
+    "likeness 0.9": lambda pair: pair.likeness >= DUPLICATE_FLOOR,
     "cosine 0.9": lambda pair: pair.cosine >= 0.9,
     "cosine 0.95": lambda pair: pair.cosine >= 0.95,
 }
@@ -72,7 +72,7 @@ async def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--data", type=Path, help="directory with stsb/; without it only our own lists are run"
+        "--data", type=Path, help="directory with stsb/; without it, only our own lists are used"
     )
     parser.add_argument("--split", choices=["dev", "train"], default="dev")
     parser.add_argument(
@@ -90,7 +90,7 @@ def _rated(options: argparse.Namespace) -> list[tuple[str, str, float]]:
 
 
 def _listed(name: str) -> list[tuple[str, str, float]]:
-    path = PROJECT / "tests" / "engine" / name
+    path = PROJECT / "tests" / "memories" / name
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         return [(row["old"], row["new"], float("nan")) for row in rows]
@@ -127,7 +127,7 @@ def _print_pairs(label: str, pairs: Iterable[Pair]) -> None:
 
 
 def _print_floor(rewordings: list[Pair]) -> None:
-    """What the floor costs: rewordings whose words agree but whose likeness is below it."""
+    """Print the likeness of rewordings whose words agree; those below the floor are missed."""
     agreeing = [pair.likeness for pair in filter(RULES["words alone"], rewordings)]
     print("\nLikeness of the rewordings whose words agree, at the 1st, 5th, 10th, 50th percentile:")
     print("  " + "  ".join(f"{value:.3f}" for value in np.percentile(agreeing, [1, 5, 10, 50])))

@@ -1,7 +1,7 @@
-"""The floor: what the job costs with no product around it, on the same database and model.
+"""The floor: the minimum cost of an operation, on the same database and model.
 
-The embedder is called in this process, and the one statement that would do the job by hand goes
-straight to PostgreSQL, past row-level security. Same texts, same rows, same fsync.
+The embedder is called in this process, and one hand-written statement goes straight to PostgreSQL,
+without row-level security. Same texts, same rows, same fsync.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from pgvector import HalfVector
 from pgvector.psycopg import register_vector_async
 
 from bench.seed import Tenant
-from recollect.domain import new_code
-from recollect.engine.save import content_digest
-from recollect.engine.words import terms
-from recollect.models.embed import Embedder, Purpose
+from recollect.core.domain import new_code
+from recollect.keywords.tokenizer import terms
+from recollect.memories.save import content_digest
+from recollect.models.embedder import Embedder, Purpose
 
-# `+ 0` keeps any vector index out of it: exact, as ours is.
+# `+ 0` prevents the use of a vector index: exact, like ours.
 _SEARCH = """
     WITH near AS (
         SELECT memory_id, (embedding <=> %(vector)s) + 0 AS distance
@@ -62,14 +62,14 @@ _SAVE = """
 
 
 class Floor:
-    """As many bare connections as there are clients, and the bare model."""
+    """One plain connection per client, and the model without the product around it."""
 
     def __init__(self, embedder: Embedder, connections: Sequence[psycopg.AsyncConnection]) -> None:
         self._embedder = embedder
         self._connections = connections
 
     async def search(self, client: int, tenant: Tenant, text: str) -> tuple[float, float]:
-        """Seconds for the question's vector and for the ten nearest memories."""
+        """Return the seconds for the question's vector and for the ten nearest memories."""
         began = perf_counter()
         [vector] = await self._embedder.embed([text], Purpose.QUERY)
         embedded = perf_counter()
@@ -85,7 +85,7 @@ class Floor:
         return embedded - began, ended - embedded
 
     async def save(self, client: int, tenant: Tenant, text: str) -> tuple[float, float]:
-        """Seconds for the text's vector and for the committed rows."""
+        """Return the seconds for the text's vector and for the committed rows."""
         values = _row(tenant, text)
         began = perf_counter()
         [vector] = await self._embedder.embed([text], Purpose.PASSAGE)
@@ -98,7 +98,7 @@ class Floor:
 
 
 async def connect(url: str, count: int) -> list[psycopg.AsyncConnection]:
-    """Connections that commit each statement by itself."""
+    """Open autocommit connections."""
     found: list[psycopg.AsyncConnection] = []
     for _ in range(count):
         db = await psycopg.AsyncConnection.connect(url, autocommit=True)

@@ -1,9 +1,9 @@
-"""How recall grows with the number of memories: over HTTP, beside the bare SQL, in one run.
+"""Measure recall time by the number of memories, over HTTP and in plain SQL, in one run.
 
     python -m bench.growth --sizes 1000,10000,100000 --workspaces 1
     python -m bench.growth --sizes 1000000 --data-dir DIR
 
-What the columns mean and how to read them: `bench/README.md`.
+`bench/README.md` explains the columns.
 """
 
 import argparse
@@ -22,20 +22,20 @@ import uvloop
 from pgvector import HalfVector
 from psycopg import sql
 
-from bench import house, settle
-from bench.command import begin, numbers
+from bench import filled_workspaces, server_process
+from bench.command import numbers, print_machine
+from bench.filled_workspaces import Maintenance
 from bench.floor import connect
-from bench.house import Opened
+from bench.http_client import Connection, open_connection
 from bench.seed import TAG, Tenant
-from bench.settle import Care
+from bench.server_process import Opened
 from bench.texts import questions
-from bench.visitor import Visitor, visit
-from recollect.models.embed import Purpose, Vector
-from recollect.store.generations import Indexed
-from recollect.store.pool import Db
-from recollect.store.vectors import effort
+from recollect.core.domain import VectorIndexInfo
+from recollect.db.pool import Db
+from recollect.embeddings.queries.vectors import effort
+from recollect.models.embedder import Purpose, Vector
 
-# Until every connection of the server has its plans.
+# Enough for every connection of the server to prepare its plans.
 _WARM = 100
 
 
@@ -51,7 +51,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What a size costs each way, in seconds, and what was found of the exact ten."""
+    """The times of each method at one size, in seconds, and the share of the exact ten it found."""
 
     memories: int
     workspaces: int
@@ -60,49 +60,51 @@ class Grown:
     filtered: list[float] = field(default_factory=list[float])
 
     @contextmanager
-    def timed(self, way: str) -> Generator[None]:
-        """Note what the block takes."""
+    def timed(self, method: str) -> Generator[None]:
+        """Record the duration of the block."""
         began = perf_counter()
         yield
-        self.times[way].append(perf_counter() - began)
+        self.times[method].append(perf_counter() - began)
 
-    def milliseconds(self, way: str, share: float) -> float:
-        """The time within which this share was done."""
-        times = sorted(self.times[way])
+    def milliseconds(self, method: str, share: float) -> float:
+        """Return the time within which this share was done."""
+        times = sorted(self.times[method])
         return times[round(share * (len(times) - 1))] * 1_000
 
 
 def main() -> None:
     options = _options()
-    begin(f"; {options.questions} questions a size\n")
+    print_machine(f"; {options.questions} questions per size\n")
     uvloop.run(_run(options))
 
 
 async def _run(options: Options) -> None:
-    with house.base(options.data_dir) as base:
+    with server_process.base(options.data_dir) as base:
         for workspaces in options.workspaces:
             data_dir = base / f"growth-{workspaces}"
             print(_HEAD, flush=True)
             for size in sorted(options.sizes):
-                async with house.opened(data_dir) as opened:
-                    # The first one opens its space by itself when the server starts.
-                    if len(await settle.tenants(opened.engine)) < workspaces:
-                        await settle.settle(opened.engine, opened.server.port, workspaces)
-                await settle.grown(data_dir, size)
-                async with house.opened(data_dir) as opened:
-                    care = await settle.looked_after(opened)
-                    print(_row(await _measured(opened, options), care), flush=True)
+                async with server_process.opened(data_dir) as opened:
+                    # The server creates the generation of the first workspace when it starts.
+                    if len(await filled_workspaces.tenants(opened.engine)) < workspaces:
+                        await filled_workspaces.create_workspaces(
+                            opened.engine, opened.server.port, workspaces
+                        )
+                await filled_workspaces.fill_to(data_dir, size)
+                async with server_process.opened(data_dir) as opened:
+                    maintenance = await filled_workspaces.run_maintenance(opened)
+                    print(_row(await _measure(opened, options), maintenance), flush=True)
 
 
-async def _measured(opened: Opened, options: Options) -> Grown:
-    """Each question in turn by every way, so that a busy neighbour meets them all."""
+async def _measure(opened: Opened, options: Options) -> Grown:
+    """Ask each question with every method in turn, so that other load affects all of them."""
     url = opened.attached.admin_url
-    size = await settle.count(url)
-    tenants = await settle.tenants(opened.engine)
+    size = await filled_workspaces.count(url)
+    tenants = await filled_workspaces.tenants(opened.engine)
     embedder = opened.engine.embedders.configured(None)
-    [bare] = await connect(url, 1)
-    index = await _index_name(bare, tenants)
-    visitor = await visit(opened.server.port)
+    [db] = await connect(url, 1)
+    index = await _index_name(db, tenants)
+    connection = await open_connection(opened.server.port)
     asked = questions(f"growth {size}")
     grown = Grown(size, len(tenants))
     for number, tenant in enumerate(islice(cycle(tenants), _WARM + options.questions)):
@@ -112,42 +114,42 @@ async def _measured(opened: Opened, options: Options) -> Grown:
         with grown.timed("embed"):
             [vector] = await embedder.embed([text], Purpose.QUERY)
         with grown.timed("exact"):
-            right = await _nearest(bare, _EXACT, tenant, vector)
+            right = await _nearest(db, _EXACT, tenant, vector)
         if index:
-            await bare.execute(_EFFORT, [effort(Indexed(size), 10)])
+            await db.execute(_EFFORT, [effort(VectorIndexInfo(size), 10)])
             with grown.timed("index"):
-                near = await _nearest(bare, _BY_INDEX, tenant, vector)
+                near = await _nearest(db, _BY_INDEX, tenant, vector)
             grown.by_index.append(len(near & right) / len(right))
         with grown.timed("hybrid"):
-            await _ask(visitor, tenant, "/v1/tools/memory_recall", {"query": text})
-        # Not the same one: the server remembers the vectors of questions.
+            await _ask(connection, tenant, "/v1/tools/memory_recall", {"query": text})
+        # Another question: the server caches the vectors of questions.
         with grown.timed("search"):
-            await _ask(visitor, tenant, "/v1/memory/search", {"query": other, "threshold": 0})
-        if right := await _nearest(bare, _EXACT_TAGGED, tenant, vector):
-            # After `hybrid`, so with the vector in hand: what the filter costs, and finds.
+            await _ask(connection, tenant, "/v1/memory/search", {"query": other, "threshold": 0})
+        if right := await _nearest(db, _EXACT_TAGGED, tenant, vector):
+            # After `hybrid`, so the vector is cached: this measures the filter's cost and recall.
             asked_for: dict[str, object] = {"query": text, "threshold": 0, "tags": [TAG]}
             with grown.timed("filtered"):
-                found = await _ask(visitor, tenant, "/v1/memory/search", asked_for)
+                found = await _ask(connection, tenant, "/v1/memory/search", asked_for)
             near = {each["id"].removeprefix("mem_") for each in found["data"]}
             grown.filtered.append(len(near & right) / len(right))
-    visitor.close()
-    await bare.close()
+    connection.close()
+    await db.close()
     return grown
 
 
 async def _ask(
-    visitor: Visitor, tenant: Tenant, path: str, body: dict[str, object]
+    connection: Connection, tenant: Tenant, path: str, body: dict[str, object]
 ) -> dict[str, Any]:
-    status, answer = await visitor.ask("POST", path, key=tenant.key, body=body)
+    status, answer = await connection.send("POST", path, key=tenant.key, body=body)
     assert status == 200, answer
     found = json.loads(answer)
-    # In a workspace of ten memories often nothing fits, and a recall says so.
+    # In a workspace of ten memories often nothing matches, and recall returns nothing.
     assert "memories" in found or found.get("data"), answer
     assert not found.get("degraded"), answer
     return found
 
 
-# The ten nearest, with no product around them. `+ 0` keeps the index out; literals let it in.
+# The ten nearest in plain SQL. `+ 0` prevents the use of the index; literals allow it.
 _EXACT = """
     SELECT memory_id FROM memory_vector
     WHERE workspace_id = {workspace_id} AND generation = {generation}
@@ -171,15 +173,15 @@ _EFFORT = "SELECT set_config('hnsw.ef_search', %s::text, false)"
 _INDEX = "SELECT name FROM vector_index WHERE workspace_id = %s AND is_ready"
 
 
-async def _index_name(bare: Db, tenants: Sequence[Tenant]) -> str | None:
-    """The index of the one workspace; in many small ones there is none."""
+async def _index_name(db: Db, tenants: Sequence[Tenant]) -> str | None:
+    """Return the index of the one workspace; small workspaces have none."""
     if len(tenants) > 1:
         return None
-    row = await (await bare.execute(_INDEX, [tenants[0].id])).fetchone()
+    row = await (await db.execute(_INDEX, [tenants[0].id])).fetchone()
     return row[0] if row else None
 
 
-async def _nearest(bare: Db, query: LiteralString, tenant: Tenant, vector: Vector) -> set[Any]:
+async def _nearest(db: Db, query: LiteralString, tenant: Tenant, vector: Vector) -> set[Any]:
     statement = sql.SQL(query).format(
         workspace_id=sql.Literal(tenant.id),
         generation=sql.Literal(tenant.generation),
@@ -187,19 +189,21 @@ async def _nearest(bare: Db, query: LiteralString, tenant: Tenant, vector: Vecto
         dimension=sql.Literal(len(vector)),
         tags=sql.Literal([TAG]),
     )
-    return {row[0] for row in await (await bare.execute(statement)).fetchall()}
+    return {row[0] for row in await (await db.execute(statement)).fetchall()}
 
 
 _HEAD = (
     "| memories | workspaces | embed p50 | exact SQL p50/p95 | index SQL p50/p95 | recall@10 of "
-    "the index | search p50/p95 | filtered, embedded before, p50/p95 | recall@10, filtered | "
-    "hybrid p50/p95 | hybrid : embed + best SQL | looked after, s | PostgreSQL meanwhile, MiB |\n"
+    "the index | search p50/p95 | filtered, vector cached, p50/p95 | recall@10, filtered | "
+    "hybrid p50/p95 | hybrid : embed + best SQL | maintenance, s | PostgreSQL during it, MiB |\n"
     "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 )
 
 
-def _row(grown: Grown, care: Care) -> str:
-    best = min(grown.milliseconds(way, 0.5) for way in ("exact", "index") if grown.times[way])
+def _row(grown: Grown, maintenance: Maintenance) -> str:
+    best = min(
+        grown.milliseconds(method, 0.5) for method in ("exact", "index") if grown.times[method]
+    )
     ratio = grown.milliseconds("hybrid", 0.5) / (grown.milliseconds("embed", 0.5) + best)
     return (
         f"| {grown.memories:,} | {grown.workspaces:,} | {grown.milliseconds('embed', 0.5):.1f} | "
@@ -207,7 +211,7 @@ def _row(grown: Grown, care: Care) -> str:
         f"{_share(grown.by_index)} | {_quantiles(grown, 'search')} | "
         f"{_quantiles(grown, 'filtered')} | {_share(grown.filtered)} | "
         f"{_quantiles(grown, 'hybrid')} | {ratio:.2f} | "
-        f"{care.seconds:.0f} | {care.postgres_mib:.0f} |"
+        f"{maintenance.seconds:.0f} | {maintenance.postgres_mib:.0f} |"
     )
 
 
@@ -215,24 +219,24 @@ def _share(agreed: Sequence[float]) -> str:
     return f"{fmean(agreed):.3f}" if agreed else "-"
 
 
-def _quantiles(grown: Grown, way: str) -> str:
-    if not grown.times[way]:
+def _quantiles(grown: Grown, method: str) -> str:
+    if not grown.times[method]:
         return "-"
-    return f"{grown.milliseconds(way, 0.5):.1f} / {grown.milliseconds(way, 0.95):.1f}"
+    return f"{grown.milliseconds(method, 0.5):.1f} / {grown.milliseconds(method, 0.95):.1f}"
 
 
 def _options() -> Options:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.growth", description="How recall grows with the memories."
+        prog="python -m bench.growth", description="Recall time by number of memories."
     )
     parser.add_argument(
         "--sizes", type=numbers, default=[1_000, 10_000, 100_000, 1_000_000], help="memories"
     )
     parser.add_argument("--workspaces", type=numbers, default=[1, 1_000], help="workspaces")
-    parser.add_argument("--questions", type=int, default=100, help="for each size")
+    parser.add_argument("--questions", type=int, default=100, help="questions per size")
     parser.add_argument("--data-dir", type=Path, help="keep the databases here (default: none)")
-    asked = parser.parse_args()
-    return Options(asked.sizes, asked.workspaces, asked.questions, asked.data_dir)
+    args = parser.parse_args()
+    return Options(args.sizes, args.workspaces, args.questions, args.data_dir)
 
 
 if __name__ == "__main__":

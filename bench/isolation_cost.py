@@ -1,9 +1,9 @@
-"""What isolation costs: the same queries with and without the predicate and row-level security.
+"""Measure the cost of isolation: queries with and without the predicate and row-level security.
 
-`python -m bench.isolation_cost` fills a PostgreSQL of its own with one workspace among others and
-asks in turn: as the product does; as a superuser, whom row-level security does not bind; and
-without the predicate that decides who sees what. The three take turns in one run, so that whatever
-else the machine does falls on all alike.
+`python -m bench.isolation_cost` fills a separate PostgreSQL with several workspaces and runs each
+query as the product does, as a superuser (who bypasses row-level security), and without the
+predicate that decides who sees a row. They alternate in one run, so that other load on the machine
+affects all of them alike.
 """
 
 import argparse
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import LiteralString
 from uuid import uuid4
 
-from recollect.domain import Caller, OrgId, Right, UserId, WorkspaceId
+from recollect.core.domain import Caller, OrgId, Right, UserId, WorkspaceId
+from recollect.db.migrate import migrate
+from recollect.db.pool import Pool, connect
+from recollect.db.visibility import VISIBLE, visibility_values
 from recollect.embedded import attach
-from recollect.store import identity
-from recollect.store.migrate import migrate
-from recollect.store.pool import Pool, connect
-from recollect.store.visible import VISIBLE, visible_to
+from recollect.tenancy.queries import orgs, users, workspaces
 
 _SEED = """
     INSERT INTO memory (
@@ -54,7 +54,7 @@ _ONE = (
 _PAGE = "SELECT m.* FROM memory m WHERE m.workspace_id = %(workspace_id)s"
 _NEWEST = "ORDER BY m.created_at DESC, m.id DESC LIMIT 20"
 _COUNT = "SELECT count(*) FROM memory m WHERE m.workspace_id = %(workspace_id)s"
-# Each with the predicate, and for everybody in the workspace: alive, and nothing else asked.
+# Each query with the predicate, and without it (any live row of the workspace).
 _QUERIES: dict[str, tuple[LiteralString, LiteralString]] = {
     "one by its code": (f"{_ONE} AND {VISIBLE}", f"{_ONE} AND {_ALIVE}"),
     "a page of 20": (f"{_PAGE} AND {VISIBLE} {_NEWEST}", f"{_PAGE} AND {_ALIVE} {_NEWEST}"),
@@ -63,9 +63,9 @@ _QUERIES: dict[str, tuple[LiteralString, LiteralString]] = {
 
 
 async def measure(memories_each: int, rounds: int) -> None:
-    """Fill, ask, print."""
+    """Fill the database, run the queries and print the times."""
     with tempfile.TemporaryDirectory(prefix="isolation-") as home:
-        os.chmod(home, 0o711)  # noqa: PTH101 - the server's own user has to reach into it
+        os.chmod(home, 0o711)  # noqa: PTH101 - the server's user must be able to enter it
         attached = await asyncio.to_thread(attach, Path(home) / "data")
         try:
             await migrate(attached.url)
@@ -74,7 +74,7 @@ async def measure(memories_each: int, rounds: int) -> None:
             await free.open()
             try:
                 caller, codes = await fill(bound, memories_each)
-                # As a house is that has run for a while: its pages are known to be all visible.
+                # Like an instance that has run for a while: its pages are marked all-visible.
                 async with await connect(attached.admin_url) as db:
                     await db.execute("VACUUM (ANALYZE) memory")
                 await compare(bound, free, caller, codes, rounds)
@@ -86,15 +86,15 @@ async def measure(memories_each: int, rounds: int) -> None:
 
 
 async def fill(pool: Pool, count: int) -> tuple[Caller, list[str]]:
-    """Four workspaces of this many memories; somebody in the first, and codes to ask for."""
+    """Fill four workspaces; return a caller in the first one and codes to look up."""
     found: list[tuple[Caller, list[str]]] = []
     for number in range(4):
         async with pool.everywhere() as db:
-            org_id = await identity.add_org(db, f"org {number}")
-            user_id = await identity.add_user(
+            org_id = await orgs.add_org(db, f"org {number}")
+            user_id = await users.add_user(
                 db, org_id, f"user {number}", password_hash=None, is_admin=True
             )
-            workspace_id = await identity.add_workspace(db, org_id, "default", is_default=True)
+            workspace_id = await workspaces.add_workspace(db, org_id, "default", is_default=True)
             values = {
                 "workspace_id": workspace_id,
                 "org_id": org_id,
@@ -110,8 +110,8 @@ async def fill(pool: Pool, count: int) -> tuple[Caller, list[str]]:
 
 
 async def compare(bound: Pool, free: Pool, caller: Caller, codes: list[str], rounds: int) -> None:
-    """Each query in three ways, in turn; medians in microseconds, and ratios."""
-    values = visible_to(caller, datetime.now(UTC))
+    """Run each query in every way, alternating; print medians and ratios."""
+    values = visibility_values(caller, datetime.now(UTC))
     print("| query | as it is, ms | without row security | without the predicate | without both |")
     print("|---|---|---|---|---|")
     for name, (seen, all_see) in _QUERIES.items():
@@ -123,15 +123,15 @@ async def compare(bound: Pool, free: Pool, caller: Caller, codes: list[str], rou
         )
         times: list[list[float]] = [[] for _ in ways]
         for number in range(rounds):
-            asked = values | {"code": codes[number % len(codes)][:12]}
-            for place, (pool, query) in enumerate(ways):
+            parameters = values | {"code": codes[number % len(codes)][:12]}
+            for index, (pool, query) in enumerate(ways):
                 async with pool.reading(caller.workspace_id) as db:
                     began = time.perf_counter()
-                    await (await db.execute(query, asked)).fetchall()
-                    times[place].append((time.perf_counter() - began) * 1000)
+                    await (await db.execute(query, parameters)).fetchall()
+                    times[index].append((time.perf_counter() - began) * 1000)
         medians = [statistics.median(each) for each in times]
-        shown = " | ".join(f"{each:.2f} ({medians[0] / each:.2f})" for each in medians[1:])
-        print(f"| {name} | {medians[0]:.2f} | {shown} |")
+        cells = " | ".join(f"{each:.2f} ({medians[0] / each:.2f})" for each in medians[1:])
+        print(f"| {name} | {medians[0]:.2f} | {cells} |")
 
 
 def _caller(org_id: OrgId, user_id: UserId, workspace_id: WorkspaceId) -> Caller:
@@ -143,8 +143,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memories", type=int, default=20_000, help="in each of four workspaces")
     parser.add_argument("--rounds", type=int, default=200)
-    asked = parser.parse_args()
-    asyncio.run(measure(asked.memories, asked.rounds))
+    args = parser.parse_args()
+    asyncio.run(measure(args.memories, args.rounds))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Load, latency and the floor beside them, over HTTP, in one run.
+"""Measure load and latency over HTTP, compared with the floor, in one run.
 
     make bench ARGS=--quick
     python -m bench.load --sizes 10000,100000 --workspaces 1,100 --clients 1,8,32
 
-What the columns mean and how to read them: `bench/README.md`.
+`bench/README.md` explains the columns.
 """
 
 import argparse
@@ -17,16 +17,16 @@ from typing import Any
 import psycopg
 import uvloop
 
-from bench import house, settle, table
+from bench import filled_workspaces, server_process, table
 from bench.cells import Cell, Ours, measure, overhead
-from bench.command import begin, numbers
+from bench.command import numbers, print_machine
 from bench.floor import Floor, connect
-from bench.house import Server
 from bench.seed import Tenant, fill
-from bench.table import Room
+from bench.server_process import Server
+from bench.table import Footprint
 from recollect.embedded import Attached, attach
-from recollect.engine.core import Engine
-from recollect.models.embed import Purpose
+from recollect.engine import Engine
+from recollect.models.embedder import Purpose
 
 _STARTS = 3
 
@@ -45,10 +45,10 @@ class Options:
 
 def main() -> None:
     options = _options()
-    begin(
-        f"; {options.seconds:g} s a cell and side.\n"
-        "Made-up sentences; seeded vectors lie around the real ones of 1,024 of them. Saves and\n"
-        "searches are real, over HTTP, and embed texts never seen before."
+    print_machine(
+        f"; {options.seconds:g} s per cell and side.\n"
+        "Generated sentences; seeded vectors are near the real vectors of 1,024 of them.\n"
+        "Saves and searches are real HTTP requests and embed new texts."
     )
     found = uvloop.run(_run(options))
     if options.json_file:
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 async def _run(options: Options) -> list[dict[str, Any]]:
-    with house.base(options.data_dir) as base:
+    with server_process.base(options.data_dir) as base:
         return [
             await _scenario(base, size, workspaces, options)
             for size in options.sizes
@@ -67,55 +67,59 @@ async def _run(options: Options) -> list[dict[str, Any]]:
 async def _scenario(base: Path, size: int, workspaces: int, options: Options) -> dict[str, Any]:
     print(f"\n{size:,} memories in {workspaces} workspaces", flush=True)
     data_dir = base / f"{size}x{workspaces}"
-    await _furnish(data_dir, size, workspaces)
-    *starts, server = [await _started(data_dir, is_last=n == _STARTS - 1) for n in range(_STARTS)]
+    await _fill(data_dir, size, workspaces)
+    *starts, server = [
+        await _start_server(data_dir, is_last=n == _STARTS - 1) for n in range(_STARTS)
+    ]
     try:
         with await asyncio.to_thread(attach, data_dir) as attached:
-            return await _measured(attached, server, starts, workspaces, options)
+            return await _measure(attached, server, starts, workspaces, options)
     finally:
-        await house.stop(server)
+        await server_process.stop(server)
 
 
-async def _started(data_dir: Path, *, is_last: bool) -> Server:
-    """A server on a database that was stopped before; only the last one stays."""
-    server = await house.start(data_dir)
+async def _start_server(data_dir: Path, *, is_last: bool) -> Server:
+    """Start a server on a stopped database; keep only the last one running."""
+    server = await server_process.start(data_dir)
     if not is_last:
-        await house.stop(server)
+        await server_process.stop(server)
     return server
 
 
-async def _furnish(data_dir: Path, size: int, workspaces: int) -> None:
-    """A house with so many memories, unless an earlier run has left one."""
-    server = await house.start(data_dir)
+async def _fill(data_dir: Path, size: int, workspaces: int) -> None:
+    """Create an instance with this many memories, unless an earlier run has left one."""
+    server = await server_process.start(data_dir)
     try:
         with await asyncio.to_thread(attach, data_dir) as attached:
-            async with house.engine(attached) as engine:
-                if await settle.count(attached.admin_url) >= size:
+            async with server_process.engine(attached) as engine:
+                if await filled_workspaces.count(attached.admin_url) >= size:
                     return
-                tenants = await settle.settle(engine, server.port, workspaces)
+                tenants = await filled_workspaces.create_workspaces(engine, server.port, workspaces)
                 embedder = engine.embedders.configured(None)
                 await fill(attached.admin_url, tenants, size - workspaces, embedder)
     finally:
-        await house.stop(server)
+        await server_process.stop(server)
 
 
-async def _measured(
+async def _measure(
     attached: Attached,
     server: Server,
     starts: Sequence[Server],
     workspaces: int,
     options: Options,
 ) -> dict[str, Any]:
-    await settle.quiet(attached.admin_url)
-    idle = house.server_mib(server), house.postgres_mib(attached.data_dir)
+    await filled_workspaces.wait_until_idle(attached.admin_url)
+    idle = server_process.server_mib(server), server_process.postgres_mib(attached.data_dir)
     disk = await _disk(attached.admin_url)
-    memories = await settle.count(attached.admin_url)
-    print(f"{memories:,} are there, with what earlier runs have saved", flush=True)
-    most = max(options.clients)
-    async with house.engine(attached) as engine:
-        tenants = await settle.tenants(engine)
+    memories = await filled_workspaces.count(attached.admin_url)
+    print(f"{memories:,} memories, including those saved by earlier runs", flush=True)
+    max_clients = max(options.clients)
+    async with server_process.engine(attached) as engine:
+        tenants = await filled_workspaces.tenants(engine)
         assert len(tenants) == workspaces
-        floor = Floor(engine.embedders.configured(None), await connect(attached.admin_url, most))
+        floor = Floor(
+            engine.embedders.configured(None), await connect(attached.admin_url, max_clients)
+        )
         ours = Ours(server.port)
         await _warm(engine, ours, tenants)
         for clients in options.clients:
@@ -130,16 +134,16 @@ async def _measured(
                 )
                 print(table.row(cell), flush=True)
                 cells.append(cell)
-    found = Room(
+    found = Footprint(
         server_mib=idle[0],
-        server_after_mib=house.server_mib(server),
+        server_after_mib=server_process.server_mib(server),
         postgres_mib=idle[1],
         starts=[each.seconds_to_ready for each in (*starts, server)],
         database_bytes=sum(disk.values()),
         bytes_by_table=disk,
         memories=memories,
     )
-    print(table.room(found), flush=True)
+    print(table.footprint(found), flush=True)
     return {
         "workspaces": workspaces,
         "cells": [table.as_json(cell) for cell in cells],
@@ -148,7 +152,7 @@ async def _measured(
 
 
 async def _warm(engine: Engine, ours: Ours, tenants: Sequence[Tenant]) -> None:
-    """Pages into memory, keys and models into caches: nobody measures the first request."""
+    """Fill the caches (pages, keys, models), so that the first request is not measured."""
     await engine.embedders.configured(None).embed(["Good morning."], Purpose.QUERY)
     for tenant in tenants:
         await ours.search(0, tenant, f"Where does {tenant.id} live?")
@@ -170,25 +174,25 @@ async def _disk(url: str) -> dict[str, int]:
 
 def _options() -> Options:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.load", description="Load, latency and the floor beside them."
+        prog="python -m bench.load", description="Load and latency, compared with the floor."
     )
     parser.add_argument("--sizes", type=numbers, help="memories (default 10000,100000)")
     parser.add_argument("--workspaces", type=numbers, help="workspaces (default 1,100)")
-    parser.add_argument("--clients", type=numbers, help="clients at once (default 1,8,32)")
-    parser.add_argument("--seconds", type=float, help="for each cell and side (default 10)")
+    parser.add_argument("--clients", type=numbers, help="concurrent clients (default 1,8,32)")
+    parser.add_argument("--seconds", type=float, help="seconds per cell and side (default 10)")
     parser.add_argument("--quick", action="store_true", help="2,000 memories, about a minute")
     parser.add_argument(
-        "--data-dir", type=Path, help="keep the databases here and use them again (default: none)"
+        "--data-dir", type=Path, help="keep and reuse the databases here (default: none)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
-    asked = parser.parse_args()
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
+    args = parser.parse_args()
     return Options(
-        sizes=asked.sizes or ([2_000] if asked.quick else [10_000, 100_000]),
-        workspaces=asked.workspaces or ([1] if asked.quick else [1, 100]),
-        clients=asked.clients or ([1, 8] if asked.quick else [1, 8, 32]),
-        seconds=asked.seconds or (4 if asked.quick else 10),
-        data_dir=asked.data_dir,
-        json_file=asked.json,
+        sizes=args.sizes or ([2_000] if args.quick else [10_000, 100_000]),
+        workspaces=args.workspaces or ([1] if args.quick else [1, 100]),
+        clients=args.clients or ([1, 8] if args.quick else [1, 8, 32]),
+        seconds=args.seconds or (4 if args.quick else 10),
+        data_dir=args.data_dir,
+        json_file=args.json,
     )
 
 

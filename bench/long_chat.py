@@ -1,10 +1,9 @@
-"""One chat of very many messages: kept, cut into stretches, listed and searched, over HTTP.
+"""Measure one very long chat over HTTP: posting, segmentation, listing and search.
 
     python -m bench.long_chat --messages 100000
 
-The embedder is an endpoint of the benchmark's own that answers at once, and the time it takes is
-subtracted: what is left is what the product costs besides embedding. What the columns mean and how
-to read them: `bench/README.md`.
+The embedder is an endpoint of the benchmark that responds at once. Its time is subtracted, so the
+numbers are the cost without embedding. `bench/README.md` explains the columns.
 """
 
 import argparse
@@ -25,17 +24,17 @@ import numpy as np
 import psycopg
 import uvloop
 
-from bench import house, settle
-from bench.command import begin
-from bench.house import Server
+from bench import filled_workspaces, server_process
+from bench.command import print_machine
+from bench.http_client import Connection, open_connection
+from bench.server_process import Server
 from bench.texts import statements
-from bench.visitor import Visitor, visit
 from recollect.embedded import attach
 
-_MARK = 10_000
-_AT_ONCE = 500
+_REPORT_EVERY = 10_000
+_BATCH = 500
 _PAGE = 100
-_ASKED = 100
+_QUESTIONS = 100
 _DIMENSION = 384
 _POLL_SECONDS = 0.2
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -44,14 +43,14 @@ _MATTER = re.compile(r"matter (\d+)")
 
 @dataclass(slots=True)
 class Embeddings:
-    """An embeddings endpoint in this process: what is about one matter lies close together."""
+    """An embeddings endpoint in this process: texts about one matter get similar vectors."""
 
     port: int = 0
     seconds: float = 0.0
     _bases: dict[int, Any] = field(default_factory=dict[int, Any])
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer on one connection until it is closed."""
+        """Respond on one connection until it is closed."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -88,7 +87,7 @@ class Embeddings:
 
 @asynccontextmanager
 async def embeddings() -> AsyncGenerator[Embeddings]:
-    """The endpoint, listening."""
+    """Start the endpoint."""
     endpoint = Embeddings()
     server = await asyncio.start_server(endpoint.serve, "127.0.0.1", 0)
     endpoint.port = server.sockets[0].getsockname()[1]
@@ -96,8 +95,8 @@ async def embeddings() -> AsyncGenerator[Embeddings]:
         yield endpoint
 
 
-def said() -> Iterator[dict[str, str]]:
-    """Messages by two in turn, on one matter for two to fourteen of them, then on the next."""
+def generate_messages() -> Iterator[dict[str, str]]:
+    """Yield alternating messages of two people, two to fourteen on one matter, then the next."""
     dice, texts, matter, number = random.Random("long chat"), statements("long chat"), 0, 0
     while True:
         matter += 1
@@ -108,15 +107,15 @@ def said() -> Iterator[dict[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """Where things are."""
+class Instance:
+    """The data directory and embedder of the server under test."""
 
     data_dir: Path
     endpoint: Embeddings
 
     async def open(self, *, workers: int) -> Server:
-        """A server with the benchmark's embedder."""
-        return await house.start(
+        """Start a server with the benchmark's embedder."""
+        return await server_process.start(
             self.data_dir,
             RECOLLECT_WORKERS=str(workers),
             RECOLLECT_EMBEDDING_URL=f"http://127.0.0.1:{self.endpoint.port}/v1",
@@ -125,44 +124,47 @@ class House:
 
 
 async def _run(count: int, given: Path | None) -> None:
-    with house.base(given) as base:
+    with server_process.base(given) as base:
         async with embeddings() as endpoint:
-            place = House(base / f"long-{count}", endpoint)
-            server = await place.open(workers=0)
+            instance = Instance(base / f"long-{count}", endpoint)
+            server = await instance.open(workers=0)
             try:
-                chat, key = await _post(place, server, count)
+                chat, key = await _post(instance, server, count)
             finally:
-                await house.stop(server)
-            server = await place.open(workers=2)
+                await server_process.stop(server)
+            server = await instance.open(workers=2)
             try:
-                with await asyncio.to_thread(attach, place.data_dir) as attached:
-                    await _segmented(server, endpoint, attached.admin_url, count)
-                made = await _pages(server, chat, key, count)
-                await _searches(server, chat, key, made)
-                print(f"peak of the server: {_peak_mib(server):.0f} MiB")
+                with await asyncio.to_thread(attach, instance.data_dir) as attached:
+                    await _watch_segmentation(server, endpoint, attached.admin_url, count)
+                made = await _measure_pages(server, chat, key, count)
+                await _measure_search(server, chat, key, made)
+                print(f"peak memory of the server: {_peak_mib(server):.0f} MiB")
             finally:
-                await house.stop(server)
+                await server_process.stop(server)
 
 
-async def _post(place: House, server: Server, count: int) -> tuple[str, str]:
-    """A chat with so many messages, that nobody has cut yet, and the key to it."""
-    with await asyncio.to_thread(attach, place.data_dir) as attached:
-        async with house.engine(attached) as engine:
-            [tenant] = await settle.settle(engine, server.port, 1)
-    visitor = await _bearer(server)
-    answer = await _ask(visitor, tenant.key, "POST", "/api/chats", {"name": "long"}, status=201)
+async def _post(instance: Instance, server: Server, count: int) -> tuple[str, str]:
+    """Post this many messages to a new chat that is not yet segmented; return its id and key."""
+    with await asyncio.to_thread(attach, instance.data_dir) as attached:
+        async with server_process.engine(attached) as engine:
+            [tenant] = await filled_workspaces.create_workspaces(engine, server.port, 1)
+    connection = await _connect_with_bearer(server)
+    answer = await _ask(connection, tenant.key, "POST", "/api/chats", {"name": "long"}, status=201)
     path, began, posted = f"/api/chats/{answer['id']}/messages", perf_counter(), 0
-    print("| kept | seconds | ms a message | server, peak MiB |\n|---:|---:|---:|---:|", flush=True)
-    new = said()
+    print(
+        "| posted | seconds | ms per message | server, peak MiB |\n|---:|---:|---:|---:|",
+        flush=True,
+    )
+    new = generate_messages()
     while posted < count:
-        batch = list(islice(new, min(_AT_ONCE, count - posted)))
-        await _ask(visitor, tenant.key, "POST", path, {"messages": batch}, status=201)
+        batch = list(islice(new, min(_BATCH, count - posted)))
+        await _ask(connection, tenant.key, "POST", path, {"messages": batch}, status=201)
         posted += len(batch)
-        if posted % _MARK == 0 or posted == count:
+        if posted % _REPORT_EVERY == 0 or posted == count:
             took, began = perf_counter() - began, perf_counter()
-            each = took * 1_000 / (posted % _MARK or _MARK)
+            each = took * 1_000 / (posted % _REPORT_EVERY or _REPORT_EVERY)
             print(f"| {posted:,} | {took:.1f} | {each:.2f} | {_peak_mib(server):.0f} |", flush=True)
-    visitor.close()
+    connection.close()
     return answer["id"], tenant.key
 
 
@@ -172,21 +174,21 @@ _CLOSED = """
 """
 
 
-async def _segmented(server: Server, endpoint: Embeddings, url: str, count: int) -> None:
-    """Watch the server cut the chat."""
+async def _watch_segmentation(server: Server, endpoint: Embeddings, url: str, count: int) -> None:
+    """Print the progress of the segmentation."""
     print(
-        "\n| cut | seconds | of it embedding | ms a message besides | CPU of the server"
+        "\n| segmented | seconds | of it embedding | other ms per message | CPU of the server"
         " | of PostgreSQL | server, peak MiB |\n|---:|---:|---:|---:|---:|---:|---:|",
         flush=True,
     )
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
-        before, since, mark = 0, _spent(server, endpoint), _MARK
+        before, since, mark = 0, _seconds_spent(server, endpoint), _REPORT_EVERY
         while True:
             row = await (await db.execute(_CLOSED)).fetchone()
             assert row
             closed, is_due = row
             if closed >= mark or not is_due:
-                now = _spent(server, endpoint)
+                now = _seconds_spent(server, endpoint)
                 took, model, ours, postgres = (b - a for a, b in zip(since, now, strict=True))
                 each = [
                     value * 1_000 / max(closed - before, 1)
@@ -198,16 +200,20 @@ async def _segmented(server: Server, endpoint: Embeddings, url: str, count: int)
                     + f" | {_peak_mib(server):.0f} |",
                     flush=True,
                 )
-                before, since, mark = closed, now, closed // _MARK * _MARK + _MARK
+                before, since, mark = (
+                    closed,
+                    now,
+                    closed // _REPORT_EVERY * _REPORT_EVERY + _REPORT_EVERY,
+                )
             if not is_due:
-                # The last stretch stays open: somebody may go on with it.
+                # The last segment stays open, because the chat may continue.
                 assert closed > count - 20, f"only {closed} of {count} are cut"
                 return
             await asyncio.sleep(_POLL_SECONDS)
 
 
-def _spent(server: Server, endpoint: Embeddings) -> tuple[float, float, float, float]:
-    """Seconds so far: by the clock, in the embedder, of a core by the server and by PostgreSQL."""
+def _seconds_spent(server: Server, endpoint: Embeddings) -> tuple[float, float, float, float]:
+    """Return the seconds so far: clock, embedder, CPU of the server, CPU of PostgreSQL."""
     postmaster = (server.data_dir / "postgres" / "postmaster.pid").read_text().split()[0]
     children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
     return (
@@ -219,71 +225,75 @@ def _spent(server: Server, endpoint: Embeddings) -> tuple[float, float, float, f
 
 
 def _cpu(pid: int | str) -> float:
-    """Seconds of a core a process has used, and those of its children that have ended."""
+    """Return the CPU seconds of a process, including its ended children."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return 0.0  # it has just ended, and its parent counts it
+        return 0.0  # it has just ended; its parent counts its time
     return sum(map(int, fields[11:15])) / _TICKS
 
 
-async def _pages(server: Server, chat: str, key: str, count: int) -> int:
-    """A page of messages and of memories from the start, the middle and the end."""
-    visitor = await _bearer(server)
-    first = await _ask(visitor, key, "GET", f"/api/chats/{chat}/memories?limit=1")
+async def _measure_pages(server: Server, chat: str, key: str, count: int) -> int:
+    """Measure a page of messages and of memories at the start, in the middle and at the end."""
+    connection = await _connect_with_bearer(server)
+    first = await _ask(connection, key, "GET", f"/api/chats/{chat}/memories?limit=1")
     made = first["total"]
     print(f"\n{made:,} memories of {count:,} messages; ms for a page of {_PAGE} (p50 of 20)\n")
     print("| page | at the start | in the middle | at the end |\n|---|---:|---:|---:|")
     for name, total in (("messages", count), ("memories", made)):
-        shown: list[str] = []
+        cells: list[str] = []
         for start in (0, total // 2, max(total - _PAGE, 0)):
             path = f"/api/chats/{chat}/{name}?start={start}&limit={_PAGE}"
-            times = [await _timed(visitor, key, "GET", path) for _ in range(20)]
-            shown.append(f"{_share(times, 0.5):.1f}")
-        print(f"| {name} | {' | '.join(shown)} |", flush=True)
-    visitor.close()
+            times = [await _time_request(connection, key, "GET", path) for _ in range(20)]
+            cells.append(f"{_share(times, 0.5):.1f}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    connection.close()
     return made
 
 
-async def _searches(server: Server, chat: str, key: str, made: int) -> None:
-    visitor = await _bearer(server)
+async def _measure_search(server: Server, chat: str, key: str, made: int) -> None:
+    connection = await _connect_with_bearer(server)
     dice, path = random.Random("asked"), f"/api/chats/{chat}/memories/search"
-    asked = [f"What about matter {dice.randint(1, made)}?" for _ in range(_ASKED + 20)]
-    times = [await _timed(visitor, key, "POST", path, {"query": each}) for each in asked][20:]
-    visitor.close()
-    shown = ", ".join(
+    asked = [f"What about matter {dice.randint(1, made)}?" for _ in range(_QUESTIONS + 20)]
+    times = [await _time_request(connection, key, "POST", path, {"query": each}) for each in asked][
+        20:
+    ]
+    connection.close()
+    cells = ", ".join(
         f"{name} {_share(times, share):.1f}"
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
     )
-    print(f"\nsearch in {made:,} memories of the chat: {shown} ms")
+    print(f"\nsearch in {made:,} memories of the chat: {cells} ms")
 
 
-async def _bearer(server: Server) -> Visitor:
-    visitor = await visit(server.port)
-    visitor.is_bearer = True
-    return visitor
+async def _connect_with_bearer(server: Server) -> Connection:
+    connection = await open_connection(server.port)
+    connection.is_bearer = True
+    return connection
 
 
 async def _ask(
-    visitor: Visitor, key: str, method: str, path: str, body: Any = None, *, status: int = 200
+    connection: Connection, key: str, method: str, path: str, body: Any = None, *, status: int = 200
 ) -> Any:
-    answered, answer = await visitor.ask(method, path, key=key, body=body)
+    answered, answer = await connection.send(method, path, key=key, body=body)
     assert answered == status, answer[:500]
     return json.loads(answer)
 
 
-async def _timed(visitor: Visitor, key: str, method: str, path: str, body: Any = None) -> float:
+async def _time_request(
+    connection: Connection, key: str, method: str, path: str, body: Any = None
+) -> float:
     began = perf_counter()
-    status, answer = await visitor.ask(method, path, key=key, body=body)
+    status, answer = await connection.send(method, path, key=key, body=body)
     took = perf_counter() - began
     assert status == 200, answer[:500]
     return took * 1_000
 
 
 def _peak_mib(server: Server) -> float:
-    """The most memory the serving process ever had, as resident set."""
-    told = Path(f"/proc/{server.process.pid}/status").read_text()
-    found = re.search(r"^VmHWM:\s+(\d+) kB", told, re.MULTILINE)
+    """Return the peak resident memory of the server process."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
     return int(found[1]) / 1024 if found else 0.0
 
 
@@ -296,9 +306,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--messages", type=int, default=10_000, help="(default 10000)")
     parser.add_argument("--data-dir", type=Path, help="keep the database here")
-    asked = parser.parse_args()
-    begin(f"; {asked.messages:,} messages\n")
-    uvloop.run(_run(asked.messages, asked.data_dir))
+    args = parser.parse_args()
+    print_machine(f"; {args.messages:,} messages\n")
+    uvloop.run(_run(args.messages, args.data_dir))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What a ranking is worth: the measures of the data's protocol, as pure functions.
+"""The ranking metrics of the datasets' protocol, as pure functions.
 
-A ranking is a list of ids, best first; the first place is 1. An id that occurs twice (RealMem has
-facts that share one) keeps both its places and counts once, at the better one.
+A ranking is a list of ids, best first; the first position is 1. An id that occurs twice (RealMem
+has facts with the same id) takes both positions but counts once, at the better one.
 """
 
 import math
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Enough for two stable digits of an interval; the seed makes a table repeatable.
+# Enough for two stable digits of an interval; the seed makes tables reproducible.
 RESAMPLES = 2_000
 SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The measures of one ranking, or their means over many."""
+    """The metrics of one ranking, or their means over many."""
 
     recall_5: float
     recall_10: float
@@ -29,71 +29,71 @@ class Quality:
 
 
 def quality(ranking: Sequence[str], gold: AbstractSet[str]) -> Quality:
-    """All measures of one ranking; `gold` must not be empty."""
-    places = places_of(ranking, gold)
+    """Return all metrics of one ranking; `gold` must not be empty."""
+    positions = positions_of(ranking, gold)
     return Quality(
-        recall_5=recall(places, len(gold), 5),
-        recall_10=recall(places, len(gold), 10),
-        hit_10=float(recall(places, len(gold), 10) > 0),
-        all_10=float(recall(places, len(gold), 10) == 1),
-        reciprocal_rank=reciprocal_rank(places),
-        ndcg_10=ndcg(places, len(gold), 10),
+        recall_5=recall(positions, len(gold), 5),
+        recall_10=recall(positions, len(gold), 10),
+        hit_10=float(recall(positions, len(gold), 10) > 0),
+        all_10=float(recall(positions, len(gold), 10) == 1),
+        reciprocal_rank=reciprocal_rank(positions),
+        ndcg_10=ndcg(positions, len(gold), 10),
     )
 
 
-def places_of(ranking: Sequence[str], gold: AbstractSet[str]) -> list[int]:
-    """The places of those gold ids that were ranked, best first."""
+def positions_of(ranking: Sequence[str], gold: AbstractSet[str]) -> list[int]:
+    """Return the positions of the gold ids that were ranked, best first."""
     first: dict[str, int] = {}
-    for place, name in enumerate(ranking, start=1):
+    for position, name in enumerate(ranking, start=1):
         if name in gold:
-            first.setdefault(name, place)
+            first.setdefault(name, position)
     return list(first.values())
 
 
-def recall(places: Iterable[int], gold_count: int, depth: int) -> float:
-    """The share of the gold within the first `depth`."""
-    return sum(place <= depth for place in places) / gold_count
+def recall(positions: Iterable[int], gold_count: int, depth: int) -> float:
+    """Return the share of the gold ids within the first `depth` positions."""
+    return sum(position <= depth for position in positions) / gold_count
 
 
-def reciprocal_rank(places: Sequence[int]) -> float:
-    """One through the best place; 0 when nothing was ranked."""
-    return 1 / min(places) if places else 0.0
+def reciprocal_rank(positions: Sequence[int]) -> float:
+    """Return one divided by the best position; 0 if nothing was ranked."""
+    return 1 / min(positions) if positions else 0.0
 
 
-def ndcg(places: Iterable[int], gold_count: int, depth: int) -> float:
-    """Discounted gain, binary, as a share of what the best possible order would have."""
+def ndcg(positions: Iterable[int], gold_count: int, depth: int) -> float:
+    """Return the binary discounted gain as a share of the best possible gain."""
     ideal = range(1, min(gold_count, depth) + 1)
-    return math.fsum(map(_discount, (place for place in places if place <= depth))) / math.fsum(
-        map(_discount, ideal)
-    )
+    return math.fsum(
+        map(_discount, (position for position in positions if position <= depth))
+    ) / math.fsum(map(_discount, ideal))
 
 
-def _discount(place: int) -> float:
-    return 1 / math.log2(place + 1)
+def _discount(position: int) -> float:
+    return 1 / math.log2(position + 1)
 
 
 def by_best_member(ranking: Iterable[str], group_of: Callable[[str], str]) -> list[str]:
-    """Groups (sessions) in the order of their first member."""
+    """Return groups (sessions) in the order of their first member."""
     return list(dict.fromkeys(group_of(name) for name in ranking))
 
 
 def newest_leads(ranking: Sequence[str], newest: AbstractSet[str], older: AbstractSet[str]) -> bool:
-    """Whether a newest piece of evidence stands above every older one; unranked is below all."""
+    """Return whether the newest evidence ranks above all older; unranked counts as last."""
     never = len(ranking) + 1
-    return min(places_of(ranking, newest), default=never) < min(
-        places_of(ranking, older), default=never
+    return min(positions_of(ranking, newest), default=never) < min(
+        positions_of(ranking, older), default=never
     )
 
 
 def auroc(answerable: Sequence[float], unanswerable: Sequence[float]) -> float:
-    """How often the best score of an answerable question is the higher one; ties count half."""
+    """Return how often an answerable question has the higher best score; ties count half."""
     wins = sum((high > low) + (high == low) / 2 for high in answerable for low in unanswerable)
     return wins / (len(answerable) * len(unanswerable))
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean and the bounds between which 95 % of the resampled means lie."""
+    """A mean and the bounds that contain 95 % of the resampled means."""
 
     mean: float
     low: float
@@ -101,7 +101,7 @@ class Interval:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The bootstrap 95 % interval of the mean, the same for the same values."""
+    """Return the bootstrap 95 % interval of the mean; deterministic."""
     sample = np.asarray(values, dtype=np.float64)
     dice = np.random.default_rng(SEED)
     means = np.array([np.mean(dice.choice(sample, sample.size)) for _ in range(RESAMPLES)])
@@ -110,5 +110,5 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """By how much we are better, question by question; above zero throughout, it is no accident."""
+    """Return the interval of the paired differences; if it is above zero, ours is better."""
     return interval([mine - other for mine, other in zip(ours, theirs, strict=True)])

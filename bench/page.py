@@ -1,9 +1,9 @@
-"""How fast the web page is, in a real Chromium in front of a real server with 10,000 memories.
+"""Measure the speed of the web page in Chromium, with a real server and 10,000 memories.
 
     python -m bench.page [--memories 10000] [--rounds 9] [--data-dir DIR]
 
-First paint on loopback, opening the list of memories, scrolling through it, typing, and the memory
-of the tab. What the lines mean: `bench/README.md`.
+First paint on loopback, opening the list of memories, scrolling, typing, and the memory of the tab.
+`bench/README.md` explains the rows.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from typing import Any
 import uvloop
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
 
-from bench import house, settle
-from bench.house import Server
+from bench import filled_workspaces, server_process
 from bench.seed import fill
+from bench.server_process import Server
 from recollect.embedded import attach
-from recollect.engine.tenants import reset_password
+from recollect.tenancy.orgs import reset_password
 from tests.support.chromium import FLAGS, find
 
 _LOGIN = "admin"
@@ -33,7 +33,7 @@ _LETTERS = "The quick brown fox jumps over the lazy dog, and then it does so aga
 _KEY_PAUSE_MS = 25
 _STEP_PIXELS = 300
 
-# Marks when the page can be written in, and counts whatever holds up its one thread.
+# Marks when the message field is ready, and records tasks that block the main thread.
 _WATCH = """
     localStorage.setItem('recollect.toured', 'yes');
     window.held = [];
@@ -49,13 +49,13 @@ _PAINT = """() => ({
     paint: performance.getEntriesByName('first-contentful-paint')[0].startTime,
     ready: performance.getEntriesByName('ready')[0].startTime,
 })"""
-# From the press to the frame that shows the first rows.
-_OPEN = """([press, rows]) => new Promise((resolve) => {
+# From the click to the frame that shows the first rows.
+_OPEN = """([target, rows]) => new Promise((resolve) => {
     const began = performance.now();
     const look = () => document.querySelector(rows)
       ? requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - began)))
       : requestAnimationFrame(look);
-    document.querySelector(press).click();
+    document.querySelector(target).click();
     look();
 })"""
 _SCROLL = """([scroller, step, seconds]) => new Promise((resolve) => {
@@ -74,7 +74,7 @@ _SCROLL = """([scroller, step, seconds]) => new Promise((resolve) => {
     };
     requestAnimationFrame(move);
 })"""
-# From the key to the end of the frame that shows the letter.
+# From the key press to the end of the frame that shows the letter.
 _TYPING = """() => {
     window.typed = [];
     document.getElementById('composer').addEventListener('keydown', (event) => {
@@ -92,35 +92,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memories", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=10, help="of scrolling, in each list")
-    parser.add_argument("--data-dir", type=Path, help="keeps the filled database")
-    asked = parser.parse_args()
-    # Told to stop either way, it stops its server first.
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="seconds of scrolling in each list"
+    )
+    parser.add_argument("--data-dir", type=Path, help="keep the filled database here")
+    args = parser.parse_args()
+    # On either signal, stop the server first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {asked.memories:,} memories")
-    uvloop.run(_run(asked))
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {args.memories:,} memories")
+    uvloop.run(_run(args))
 
 
-async def _run(asked: argparse.Namespace) -> None:
-    with house.base(asked.data_dir) as base:
-        data_dir = base / f"page-{asked.memories}"
-        server = await house.start(data_dir)
+async def _run(args: argparse.Namespace) -> None:
+    with server_process.base(args.data_dir) as base:
+        data_dir = base / f"page-{args.memories}"
+        server = await server_process.start(data_dir)
         try:
-            password = await _furnish(data_dir, server, asked.memories)
+            password = await _fill(data_dir, server, args.memories)
             async with _chromium() as browser:
-                await _measure(browser, f"http://127.0.0.1:{server.port}", password, asked)
+                await _measure(browser, f"http://127.0.0.1:{server.port}", password, args)
         finally:
-            await house.stop(server)
+            await server_process.stop(server)
 
 
-async def _furnish(data_dir: Path, server: Server, size: int) -> str:
-    """Memories in the one workspace, unless an earlier run left them; a password to sign in."""
+async def _fill(data_dir: Path, server: Server, size: int) -> str:
+    """Fill the workspace, unless an earlier run did; return a password to sign in with."""
     with await asyncio.to_thread(attach, data_dir) as attached:
-        async with house.engine(attached) as engine:
-            if await settle.count(attached.admin_url) < size:
-                tenants = await settle.settle(engine, server.port, 1)
+        async with server_process.engine(attached) as engine:
+            if await filled_workspaces.count(attached.admin_url) < size:
+                tenants = await filled_workspaces.create_workspaces(engine, server.port, 1)
                 await fill(attached.admin_url, tenants, size - 1, engine.embedders.configured(None))
-            await settle.quiet(attached.admin_url)
+            await filled_workspaces.wait_until_idle(attached.admin_url)
             return await reset_password(engine, _LOGIN)
 
 
@@ -134,8 +136,8 @@ async def _chromium() -> AsyncGenerator[Browser]:
         await running.close()
 
 
-async def _measure(browser: Browser, url: str, password: str, asked: argparse.Namespace) -> None:
-    state: Any = await _signed_in(browser, url, password)
+async def _measure(browser: Browser, url: str, password: str, args: argparse.Namespace) -> None:
+    state: Any = await _sign_in(browser, url, password)
 
     async def context() -> BrowserContext:
         made = await browser.new_context(base_url=url, storage_state=state, viewport=_WIDE)
@@ -143,29 +145,29 @@ async def _measure(browser: Browser, url: str, password: str, asked: argparse.Na
         return made
 
     print("| | median | worst |\n|---|---|---|")
-    firsts = [await _visit(await context()) for _ in range(asked.rounds)]
+    firsts = [await _visit(await context()) for _ in range(args.rounds)]
     for number, visit in enumerate(("first visit", "again, from the cache")):
         for name, label in (("paint", "first contentful paint"), ("ready", "the field is there")):
             _line(f"{label}, {visit}, ms", [each[number][name] for each in firsts])
     page = await (await context()).new_page()
-    await _opened(page, asked.rounds)
+    await _measure_opening(page, args.rounds)
     await page.close()
-    for place, press, scroller in (
+    for address, target, scroller in (
         ("/#/memories", "", ".main"),
         ("/", "#memories-toggle", ".panel-scroll"),
     ):
         page = await (await context()).new_page()
-        await _scrolled(page, place, press, scroller, asked.seconds)
+        await _measure_scrolling(page, address, target, scroller, args.seconds)
         await page.close()
     page = await (await context()).new_page()
-    await _typed(page)
+    await _measure_typing(page)
 
 
-async def _signed_in(browser: Browser, url: str, password: str) -> Any:
+async def _sign_in(browser: Browser, url: str, password: str) -> Any:
     context = await browser.new_context(base_url=url)
     page = await context.new_page()
     await page.goto("/login")
-    await page.get_by_label("Name").fill(_LOGIN)
+    await page.get_by_label("Username").fill(_LOGIN)
     await page.get_by_label("Password").fill(password)
     await page.keyboard.press("Enter")
     await page.locator("#composer").wait_for()
@@ -175,7 +177,7 @@ async def _signed_in(browser: Browser, url: str, password: str) -> Any:
 
 
 async def _visit(context: BrowserContext) -> tuple[dict[str, float], dict[str, float]]:
-    """The first paint of a browser that was never here, and of the same one a moment later."""
+    """Measure the first paint of a new browser, and of the same browser a moment later."""
     page = await context.new_page()
     found: list[dict[str, float]] = []
     for _ in range(2):
@@ -189,45 +191,47 @@ async def _visit(context: BrowserContext) -> tuple[dict[str, float], dict[str, f
     return found[0], found[1]
 
 
-async def _opened(page: Page, rounds: int) -> None:
-    """From the press to the first rows, of the page and of the panel beside a chat."""
+async def _measure_opening(page: Page, rounds: int) -> None:
+    """Measure from the click to the first rows, for the page and for the panel next to a chat."""
     ways = {
         "Memories": ("/#/usage", "#rail a[data-page=memories]", ".main .rows .memory"),
         "the panel": ("/#/", "#memories-toggle", "#memories-panel .memory"),
     }
-    for name, (place, press, rows) in ways.items():
+    for name, (address, target, rows) in ways.items():
         times: list[float] = []
         for _ in range(rounds):
             await page.goto("about:blank")
-            await page.goto(place)
+            await page.goto(address)
             await page.evaluate("localStorage.removeItem('recollect.panel')")
-            await page.locator(press).wait_for()
+            await page.locator(target).wait_for()
             await page.wait_for_load_state("networkidle")
-            times.append(await page.evaluate(_OPEN, [press, rows]))
+            times.append(await page.evaluate(_OPEN, [target, rows]))
             await page.evaluate("localStorage.removeItem('recollect.panel')")
-        _line(f"from the press on {name} to its first rows, ms", times)
+        _line(f"from the click on {name} to its first rows, ms", times)
 
 
-async def _scrolled(page: Page, place: str, press: str, scroller: str, seconds: float) -> None:
-    await page.goto(place)
-    if press:
-        await page.locator(press).click()
+async def _measure_scrolling(
+    page: Page, address: str, target: str, scroller: str, seconds: float
+) -> None:
+    await page.goto(address)
+    if target:
+        await page.locator(target).click()
     await page.locator(f"{scroller} .memory").first.wait_for()
     await page.wait_for_load_state("networkidle")
     line = await page.context.new_cdp_session(page)
     before = await _heap(line)
-    told = await page.evaluate(_SCROLL, [scroller, _STEP_PIXELS, seconds])
+    result = await page.evaluate(_SCROLL, [scroller, _STEP_PIXELS, seconds])
     name = "Memories" if scroller == ".main" else "the panel"
-    frames: Sequence[float] = told["frames"]
+    frames: Sequence[float] = result["frames"]
     late = sum(each > 25 for each in frames) / len(frames)
     _line(f"a frame while scrolling through {name}, ms", frames)
     print(
-        f"| frames there that came late (over 25 ms), of {len(frames):,} over "
-        f"{told['pixels']:,.0f} pixels | {late:.1%} | |"
+        f"| late frames (over 25 ms), of {len(frames):,} over "
+        f"{result['pixels']:,.0f} pixels | {late:.1%} | |"
     )
-    _line("tasks over 50 ms there, ms", told["held"] or [0.0])
+    _line("tasks over 50 ms, ms", result["held"] or [0.0])
     after = await _heap(line)
-    print(f"| rows in the document at the end | {told['rows']} | |")
+    print(f"| rows in the document at the end | {result['rows']} | |")
     print(f"| JavaScript heap before and after, MB | {before:.1f} | {after:.1f} |", flush=True)
 
 
@@ -237,7 +241,7 @@ async def _heap(line: Any) -> float:
     return used["usedSize"] / 1e6
 
 
-async def _typed(page: Page) -> None:
+async def _measure_typing(page: Page) -> None:
     await page.goto("/")
     await page.locator("#memories-toggle").click()
     await page.locator("#memories-panel .memory").first.wait_for()

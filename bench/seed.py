@@ -1,6 +1,6 @@
-"""Fills a database with what saves would have left, past the API: there it would take hours.
+"""Fill a database with the rows that saves would create; through the API this would take hours.
 
-The engine makes the terms, digests and audit; the rows are copied in; the embedder is spared.
+The engine computes terms, digests and audit events; the rows are copied in; vectors are generated.
 """
 
 import random
@@ -21,20 +21,20 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from bench.texts import statements
-from recollect.domain import Memory, MemoryId, OrgId, Scope, ThreadId, UserId, WorkspaceId
-from recollect.engine.save import audited, content_digest, indexed_text, kind_of
-from recollect.engine.words import terms
-from recollect.models.embed import Embedder, Purpose
-from recollect.store import words
-from recollect.store.pool import Db
+from recollect.core.domain import Memory, MemoryId, OrgId, Scope, ThreadId, UserId, WorkspaceId
+from recollect.db.pool import Db
+from recollect.keywords.queries import totals
+from recollect.keywords.tokenizer import terms
+from recollect.memories.save import audit_details, content_digest, indexed_text, kind_of
+from recollect.models.embedder import Embedder, Purpose
 
-# Each vector lies near the real one of some statement, away from it in a direction in which real
-# ones differ: noise of all directions alike is nothing that a model makes, and no index can hold
-# it. This much gives neighbours of one topic a cosine of about 0.6.
+# Each vector is a real vector of a statement, moved along a difference between two real vectors.
+# Uniform noise would be unlike the output of a model, and no index could handle it. With this much
+# noise, neighbours of one topic have a cosine of about 0.6.
 _TOPICS = 1_024
 _NOISE = 0.8
 _BATCH = 1_000
-# One memory in so many has a tag, for searches that filter.
+# One memory in this many has a tag, for filtered searches.
 _TAGGED = 100
 TAG = "seldom"
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -42,14 +42,14 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A workspace to fill and to ask."""
+    """A workspace to fill and to search."""
 
     id: WorkspaceId
     org_id: OrgId
     user_id: UserId
     key: str
     generation: int
-    # The chat that its memories are of; else they are the workspace's own.
+    # The chat its memories belong to; None: the workspace.
     thread_id: ThreadId | None = None
 
 
@@ -61,16 +61,16 @@ class _Row:
     generation: int
 
     @property
-    def place(self) -> UUID:
-        """Whose sight it lies in."""
+    def scope_owner_id(self) -> UUID:
+        """The scope owner of the memory."""
         return self.memory.thread_id or self.memory.workspace_id
 
 
 async def fill(url: str, tenants: Sequence[Tenant], count: int, embedder: Embedder) -> None:
-    """Add memories, dealt to the workspaces in turn as they would come."""
+    """Add memories, distributed over the workspaces in turn."""
     async with await psycopg.AsyncConnection.connect(url) as db:
         await register_vector_async(db)
-        # The rows are made to fit; checking each reference would only take time.
+        # The rows are consistent; checking each foreign key would only take time.
         await db.execute("SET session_replication_role = replica")
         added = 0
         async for batch in _batches(tenants, count, embedder):
@@ -81,7 +81,7 @@ async def fill(url: str, tenants: Sequence[Tenant], count: int, embedder: Embedd
             if added % 100_000 == 0:
                 print(f"  {added:,} of {count:,}", flush=True)
         for tenant in tenants:
-            await words.fold_tally(db, tenant.id)
+            await totals.fold_totals(db, tenant.id)
         await db.commit()
         await db.set_autocommit(True)
         await db.execute("VACUUM ANALYZE")
@@ -125,25 +125,25 @@ def _postings(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
     length = row.terms.total()
     for term, frequency in row.terms.items():
-        yield m.workspace_id, term, row.place, m.id, frequency, length
+        yield m.workspace_id, term, row.scope_owner_id, m.id, frequency, length
 
 
 def _terms(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
-    yield m.workspace_id, m.id, row.place, list(row.terms), row.terms.total()
+    yield m.workspace_id, m.id, row.scope_owner_id, list(row.terms), row.terms.total()
 
 
 def _tally(row: _Row) -> Iterable[Sequence[Any]]:
-    yield row.memory.workspace_id, row.place, 1, row.terms.total()
+    yield row.memory.workspace_id, row.scope_owner_id, 1, row.terms.total()
 
 
 def _event(row: _Row) -> Iterable[Sequence[Any]]:
     m = row.memory
-    details = Jsonb(audited(m))
+    details = Jsonb(audit_details(m))
     yield m.workspace_id, m.id, "memory.created", "seed", m.user_id, details, m.created_at
 
 
-# What a save leaves, table by table.
+# The rows of a save, by table.
 _TABLES = {
     "memory": (
         (
@@ -186,8 +186,8 @@ async def _batches(
     for start in range(0, count, _BATCH):
         size = min(_BATCH, count - start)
         picked = centres[noise.integers(len(centres), size=size)]
-        away = _directions(centres, size, noise) + 0.5 * _directions(centres, size, noise)
-        near = picked + _NOISE * away / np.linalg.norm(away, axis=1, keepdims=True)
+        directions = _directions(centres, size, noise) + 0.5 * _directions(centres, size, noise)
+        near = picked + _NOISE * directions / np.linalg.norm(directions, axis=1, keepdims=True)
         units = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
         yield [
             _row(tenants[(start + number) % len(tenants)], next(texts), unit, dice)
@@ -198,7 +198,7 @@ async def _batches(
 def _directions(
     centres: NDArray[np.float32], size: int, noise: np.random.Generator
 ) -> NDArray[np.float32]:
-    """From one real vector to another, so many times."""
+    """Return random differences between two real vectors."""
     starts = noise.integers(len(centres), size=size)
     ends = starts + noise.integers(1, len(centres), size=size)
     return centres[ends % len(centres)] - centres[starts]

@@ -1,10 +1,10 @@
-"""How well conversations are cut, on TIAGE: ours beside lexical and embedding TextTiling.
+"""Measure segmentation quality on TIAGE, compared with lexical and embedding TextTiling.
 
     .venv/bin/python -m bench.segmentation --data DIR
 
-DIR holds `tiage/tiage.json`. Pk and WindowDiff (lower is better) with k of half the mean reference
+DIR contains `tiage/tiage.json`. Pk and WindowDiff (lower is better) use k = half the mean reference
 segment of each dialogue; F1 of boundaries over all dialogues; Score = (2 F1 + 1-Pk + 1-WD) / 4.
-The baselines look ahead, as published; ours decides each message from what went before.
+The baselines look ahead, as published; ours decides at each message from the earlier messages.
 """
 
 import argparse
@@ -22,19 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from recollect.engine.segmentation import Heard, Rules, cuts
-from recollect.models.builtin import open_builtin
+from recollect.conversations.segmentation.boundaries import SegmenterMessage, segment_ends
+from recollect.core.domain import SegmentRules
+from recollect.models.builtin_embedder import open_builtin
 from recollect.models.calibration import likeness
-from recollect.models.embed import Purpose, Vector
+from recollect.models.embedder import Purpose, Vector
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-# Messages on each side of a gap that TextTiling compares.
+# The number of messages on each side of a gap that TextTiling compares.
 BLOCK = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """What was said, with its vectors, and after which messages a reader says a segment ends."""
+    """The messages with their vectors, and where readers marked the end of a segment."""
 
     texts: list[str]
     vectors: list[Vector]
@@ -53,7 +54,7 @@ class Scored:
 
     @property
     def score(self) -> float:
-        """Everything in one number."""
+        """All metrics in one number."""
         return (2 * self.f1 + 1 - self.pk + 1 - self.window_diff) / 4
 
 
@@ -62,12 +63,12 @@ Segmenter = Callable[[Dialogue], set[int]]
 
 def ours(dialogue: Dialogue) -> set[int]:
     heard = [
-        Heard(text, "ab"[number % 2], NOW, vector)
+        SegmenterMessage(text, "ab"[number % 2], NOW, vector)
         for number, (text, vector) in enumerate(zip(dialogue.texts, dialogue.vectors, strict=True))
     ]
     ends: set[int] = set()
     at = 0
-    for cut in cuts(heard, Rules(), likeness):
+    for cut in segment_ends(heard, SegmentRules(), likeness):
         at += cut.length
         ends.add(at - 1)
     return ends - {len(heard) - 1}
@@ -76,22 +77,22 @@ def ours(dialogue: Dialogue) -> set[int]:
 def lexical(dialogue: Dialogue) -> set[int]:
     bags = [Counter(re.findall(r"\w+", text.lower())) for text in dialogue.texts]
 
-    def alike(left: Sequence[Counter[str]], right: Sequence[Counter[str]]) -> float:
+    def similarity(left: Sequence[Counter[str]], right: Sequence[Counter[str]]) -> float:
         one, other = sum(left, Counter[str]()), sum(right, Counter[str]())
         dot = sum(count * other[word] for word, count in one.items())
         norm = _norm(one) * _norm(other)
         return dot / norm if norm else 0.0
 
-    return _tiles([alike(*_sides(bags, gap)) for gap in range(len(bags) - 1)])
+    return _tiles([similarity(*_sides(bags, gap)) for gap in range(len(bags) - 1)])
 
 
 def by_embedding(dialogue: Dialogue) -> set[int]:
-    def alike(left: Sequence[Vector], right: Sequence[Vector]) -> float:
+    def similarity(left: Sequence[Vector], right: Sequence[Vector]) -> float:
         one, other = np.mean(left, axis=0), np.mean(right, axis=0)
         return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
     gaps = range(len(dialogue.vectors) - 1)
-    return _tiles([alike(*_sides(dialogue.vectors, gap)) for gap in gaps])
+    return _tiles([similarity(*_sides(dialogue.vectors, gap)) for gap in gaps])
 
 
 def _norm(bag: Counter[str]) -> float:
@@ -103,9 +104,9 @@ def _sides(items: Sequence[Any], gap: int) -> tuple[Sequence[Any], Sequence[Any]
 
 
 def _tiles(likenesses: Sequence[float]) -> set[int]:
-    """A boundary is a valley deeper than the mean and half a deviation more.
+    """A boundary is a valley deeper than the mean plus half a standard deviation.
 
-    The original paper's other choice, half a deviation less, scores worse here: too many cuts.
+    The paper's other choice, minus half a standard deviation, scores worse: too many boundaries.
     """
     depths = [_depth(likenesses, gap) for gap in range(len(likenesses))]
     floor = float(np.mean(depths) + np.std(depths) / 2) if depths else 0.0
@@ -126,33 +127,36 @@ def _depth(likenesses: Sequence[float], gap: int) -> float:
 def score(dialogues: Sequence[Dialogue], segmenter: Segmenter) -> Scored:
     pks: list[float] = []
     diffs: list[float] = []
-    right = said = true = gaps = 0
+    right = predicted = true = gaps = 0
     for each in dialogues:
         found = segmenter(each)
         count = len(each.texts)
         window = max(1, round(count / each.segments / 2))
         wrong_pk = wrong_diff = 0
-        places = range(count - window)
-        for at in places:
+        positions = range(count - window)
+        for at in positions:
             real = sum(end in each.ends for end in range(at, at + window))
             ours_ = sum(end in found for end in range(at, at + window))
             wrong_pk += (real > 0) != (ours_ > 0)
             wrong_diff += real != ours_
-        pks.append(wrong_pk / max(1, len(places)))
-        diffs.append(wrong_diff / max(1, len(places)))
+        pks.append(wrong_pk / max(1, len(positions)))
+        diffs.append(wrong_diff / max(1, len(positions)))
         right += len(found & each.ends)
-        said += len(found)
+        predicted += len(found)
         true += len(each.ends)
         gaps += count - 1
     return Scored(
-        float(np.mean(pks)), float(np.mean(diffs)), 2 * right / max(1, said + true), said / gaps
+        float(np.mean(pks)),
+        float(np.mean(diffs)),
+        2 * right / max(1, predicted + true),
+        predicted / gaps,
     )
 
 
-async def embedded(told: Sequence[Any], cache: Path) -> dict[str, list[Dialogue]]:
+async def embedded(dialogues: Sequence[Any], cache: Path) -> dict[str, list[Dialogue]]:
     embedder = await open_builtin(None, cache)
     found: dict[str, list[Dialogue]] = {}
-    for each in told:
+    for each in dialogues:
         vectors = await embedder.embed(each["utterances"], Purpose.PASSAGE)
         ends = set((np.cumsum(each["segments"])[:-1] - 1).tolist())
         dialogue = Dialogue(each["utterances"], vectors, ends, len(each["segments"]))
@@ -163,7 +167,7 @@ async def embedded(told: Sequence[Any], cache: Path) -> dict[str, list[Dialogue]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data", type=Path, required=True, help="holds tiage/tiage.json")
+    parser.add_argument("--data", type=Path, required=True, help="directory with tiage/tiage.json")
     path: Path = parser.parse_args().data / "tiage" / "tiage.json"
     with tempfile.TemporaryDirectory() as cache:
         sets = asyncio.run(embedded(json.loads(path.read_text("utf-8")), Path(cache)))
@@ -190,7 +194,7 @@ def main() -> None:
         ours(each)
     messages = sum(len(each.texts) for each in everything)
     print(
-        f"\nA decision takes {(perf_counter() - began) / messages * 1000:.3f} ms, embedding aside."
+        f"\nA decision takes {(perf_counter() - began) / messages * 1000:.3f} ms without embedding."
     )
 
 

@@ -1,10 +1,10 @@
-"""How well conversations are summarised without a model, on DialogSum.
+"""Measure the quality of summaries without a model, on DialogSum.
 
     .venv/bin/python -m bench.summaries --data DIR [--show 10]
 
-DIR holds `dialogsum/dev.jsonl`. ROUGE by Google's `rouge-score` with stemming, F-measure, mean over
-dialogues; beside ours the first three messages, and the three sentences closest to the centroid of
-all words.
+DIR contains `dialogsum/dev.jsonl`. ROUGE with Google's `rouge-score`, with stemming: the mean
+F-measure over dialogues. Baselines: the first three messages, and the three sentences closest to
+the centroid of all words.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from typing import Any
 
 from rouge_score import rouge_scorer
 
-from recollect.engine.extract import Line, split_sentences, summary_of
+from recollect.conversations.extractive_summary import SpokenLine, split_sentences, summary_of
 
 MEASURES = ("rouge1", "rouge2", "rougeL")
 _LINE = re.compile(r"(#?\w+#?):\s*(.*)")
@@ -27,17 +27,17 @@ _LINE = re.compile(r"(#?\w+#?):\s*(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A dialogue and what a reader wrote of it."""
+    """A dialogue and its human summary."""
 
-    lines: list[Line]
+    lines: list[SpokenLine]
     summary: str
 
 
-def lead(lines: Sequence[Line]) -> str:
+def lead(lines: Sequence[SpokenLine]) -> str:
     return " ".join(f"{line.speaker}: {line.text}" for line in lines[:3])
 
 
-def centroid(lines: Sequence[Line]) -> str:
+def centroid(lines: Sequence[SpokenLine]) -> str:
     sentences = [(line.speaker, text) for line in lines for text in split_sentences(line.text)]
     bags = [Counter(re.findall(r"\w+", text.lower())) for _, text in sentences]
     middle = sum(bags, Counter[str]())
@@ -53,24 +53,26 @@ def centroid(lines: Sequence[Line]) -> str:
 def read(path: Path) -> list[Example]:
     found: list[Example] = []
     for row in path.read_text("utf-8").splitlines():
-        told: dict[str, Any] = json.loads(row)
+        record: dict[str, Any] = json.loads(row)
         lines = [
-            Line(match[1], match[2])
-            for line in told["dialogue"].splitlines()
+            SpokenLine(match[1], match[2])
+            for line in record["dialogue"].splitlines()
             if (match := _LINE.match(line))
         ]
-        found.append(Example(lines, told["summary"]))
+        found.append(Example(lines, record["summary"]))
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data", type=Path, required=True, help="holds dialogsum/dev.jsonl")
-    parser.add_argument("--show", type=int, default=0, help="print so many of our summaries")
-    asked = parser.parse_args()
-    examples = read(asked.data / "dialogsum" / "dev.jsonl")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="directory with dialogsum/dev.jsonl"
+    )
+    parser.add_argument("--show", type=int, default=0, help="print this many of our summaries")
+    args = parser.parse_args()
+    examples = read(args.data / "dialogsum" / "dev.jsonl")
     scorer: Any = rouge_scorer.RougeScorer(list(MEASURES), use_stemmer=True)
-    methods: dict[str, Callable[[Sequence[Line]], str]] = {
+    methods: dict[str, Callable[[Sequence[SpokenLine]], str]] = {
         "first three messages": lead,
         "centroid, three sentences": centroid,
         "ours": summary_of,
@@ -79,14 +81,14 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for name, method in methods.items():
         texts = [method(each.lines) for each in examples]
-        told = [
+        scores = [
             scorer.score(each.summary, text) for each, text in zip(examples, texts, strict=True)
         ]
-        means = [sum(each[name].fmeasure for each in told) / len(told) for name in MEASURES]
+        means = [sum(each[name].fmeasure for each in scores) / len(scores) for name in MEASURES]
         words = sum(len(text.split()) for text in texts) / len(texts)
         print(f"| {name} | {' | '.join(f'{mean:.3f}' for mean in means)} | {words:.0f} |")
-    for each in examples[: asked.show]:
-        print(f"\n{summary_of(each.lines)}\n  a reader: {each.summary}")
+    for each in examples[: args.show]:
+        print(f"\n{summary_of(each.lines)}\n  reference: {each.summary}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a run found, as lines for people and as JSON for the next run to be compared with."""
+"""The results of a run, as a table and as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What a filled house takes: memory in MiB, disk in bytes a memory, start in seconds."""
+class Footprint:
+    """The footprint of a filled instance: memory in MiB, disk in bytes, start in seconds."""
 
     server_mib: float
     server_after_mib: float
@@ -28,7 +28,7 @@ class Room:
 
 
 def row(cell: Cell) -> str:
-    """One line of the table."""
+    """Format one row of the table."""
     ours, floor = cell.ours, cell.floor
     return (
         f"{cell.operation:<7}{cell.clients:>8} |{_quantiles(ours)}{ours.per_second:>7.0f} |"
@@ -40,15 +40,15 @@ def row(cell: Cell) -> str:
 
 
 def overhead(clients: int, timing: Timing) -> str:
-    """What the load generator itself costs."""
+    """Format the cost of the load generator itself."""
     return (
         f"GET /health/live at {clients} clients: p50 {timing.milliseconds(0.5):.2f} ms, "
-        f"{timing.per_second:.0f}/s; the load generator takes part of that, never more"
+        f"{timing.per_second:.0f}/s; the load generator's own share is at most that"
     )
 
 
-def room(found: Room) -> str:
-    """Memory, start and disk."""
+def footprint(found: Footprint) -> str:
+    """Format memory, start and disk."""
     each = found.database_bytes / found.memories
     tables = ", ".join(
         f"{name} {size / found.memories:,.0f}" for name, size in found.bytes_by_table.items()
@@ -56,14 +56,14 @@ def room(found: Room) -> str:
     starts = ", ".join(f"{seconds:.2f}" for seconds in found.starts)
     return (
         f"idle server {found.server_mib:.0f} MiB resident, {found.server_after_mib:.0f} after the "
-        f"load; PostgreSQL apart {found.postgres_mib:.0f} MiB (shared pages counted once)\n"
+        f"load; PostgreSQL {found.postgres_mib:.0f} MiB (shared pages counted once)\n"
         f"cold start to ready {starts} s\n"
-        f"on disk {each:,.0f} bytes a memory ({tables})"
+        f"on disk {each:,.0f} bytes per memory ({tables})"
     )
 
 
 def as_json(cell: Cell) -> dict[str, Any]:
-    """One cell's figures."""
+    """Return the numbers of one cell."""
     return {
         "operation": cell.operation,
         "clients": cell.clients,

@@ -1,4 +1,4 @@
-"""Made-up memories and questions: varied English sentences, the same ones on every run."""
+"""Generated memories and questions: varied English sentences, the same on every run."""
 
 import random
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ _LINKS = ["because", "although", "since", "while", "after", "before", "and says 
 
 
 def statements(seed: str) -> Iterator[str]:
-    """Memories without end, 40 to 200 characters each."""
+    """Yield endless memories of 40 to 200 characters."""
     dice = random.Random(seed)
     while True:
         text = _sentence(dice)
@@ -70,7 +70,7 @@ def statements(seed: str) -> Iterator[str]:
 
 
 def questions(seed: str) -> Iterator[str]:
-    """Questions without end; with 10^10 of them to be had, none is met twice."""
+    """Yield endless questions; there are 10^10, so repetitions are unlikely."""
     dice = random.Random(seed)
     while True:
         yield (
@@ -105,5 +105,5 @@ def _act(dice: random.Random) -> str:
 
 
 def _thing(dice: random.Random) -> str:
-    # As in real speech, a few things are spoken of often and most of them rarely.
+    # As in real texts, a few things are frequent and most are rare.
     return _THINGS[int(len(_THINGS) * dice.random() ** 2)]

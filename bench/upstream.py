@@ -1,7 +1,7 @@
-"""A chat endpoint that answers at once, from bytes made beforehand: `python -m bench.upstream`.
+"""A chat endpoint that answers at once from prepared bytes: `python -m bench.upstream`.
 
-`max_tokens` of a request says how many chunks the answer has, `seed` how many milliseconds lie
-between two of them. It says which port it listens on, and ends with its standard input.
+A request's `max_tokens` is the number of chunks of the answer, and its `seed` the pause between two
+chunks in milliseconds. It prints its port and exits when its standard input closes.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
-            asked = json.loads(await reader.readexactly(length))
-            pause = (asked.get("seed") or 0) / 1000
+            request = json.loads(await reader.readexactly(length))
+            pause = (request.get("seed") or 0) / 1000
             writer.write(_HEAD + _FIRST)
-            for _ in range(asked.get("max_tokens") or 1):
+            for _ in range(request.get("max_tokens") or 1):
                 if pause:
                     await asyncio.sleep(pause)
                 writer.write(_WORD)

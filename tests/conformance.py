@@ -1,7 +1,7 @@
-"""Which numbered statements have a passing test: `make conformance`.
+"""Report which numbered statements have a passing test: `make conformance`.
 
-Tests carry the numbers they hold in their names (`test_R017_...`). This runs those tests and prints
-the numbers that pass, fail, or have no test yet. Exit code 1 when one fails.
+A test has the numbers of its statements in its name (`test_R017_...`). This runs those tests and
+prints the numbers that pass, fail, or have no test. The exit code is 1 if one fails.
 """
 
 import re
@@ -15,12 +15,12 @@ _IN_NAME = re.compile(r"(?:(?<=_)|(?<=\b))(R\d{3}|N\d{2})(?=_|\b|\[)")
 
 
 def numbers_in(name: str) -> list[str]:
-    """The numbers a test's name carries."""
+    """The numbers in a test's name."""
     return _IN_NAME.findall(name.rsplit("::", maxsplit=1)[-1].split("[", maxsplit=1)[0])
 
 
-class Ledger:
-    """Keeps the outcome of every numbered test."""
+class OutcomeRecorder:
+    """A pytest plugin that records the outcome of every numbered test."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, list[bool]] = defaultdict(list)
@@ -39,13 +39,12 @@ class Ledger:
 
 
 def main() -> None:
-    ledger = Ledger()
-    code = pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *sys.argv[1:]], [ledger])
-    passing = [
-        number for number in NUMBERS if ledger.outcomes[number] and all(ledger.outcomes[number])
-    ]
-    failing = [number for number in NUMBERS if not all(ledger.outcomes[number])]
-    missing = [number for number in NUMBERS if not ledger.outcomes[number]]
+    recorder = OutcomeRecorder()
+    code = pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *sys.argv[1:]], [recorder])
+    outcomes = recorder.outcomes
+    passing = [number for number in NUMBERS if outcomes[number] and all(outcomes[number])]
+    failing = [number for number in NUMBERS if not all(outcomes[number])]
+    missing = [number for number in NUMBERS if not outcomes[number]]
     print(f"\nConformance: {len(passing)} of {len(NUMBERS)} have a passing test.")
     print(f"passing  {_ranges(passing)}")
     print(f"failing  {_ranges(failing)}")
@@ -54,7 +53,7 @@ def main() -> None:
 
 
 def _ranges(numbers: list[str]) -> str:
-    """Neighbours joined: R001-R003, N05."""
+    """Consecutive numbers as ranges: R001-R003, N05."""
     runs: list[list[str]] = []
     for number in numbers:
         at = NUMBERS.index(number)
@@ -62,8 +61,8 @@ def _ranges(numbers: list[str]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    told = [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-    return ", ".join(told) or "none"
+    ranges = [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return ", ".join(ranges) or "none"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fixtures for every test: a real database, an exact embedder, a clock that stands still."""
+"""Fixtures for all tests: a real database, an exact embedder and a clock under test control."""
 
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -6,19 +6,27 @@ from typing import Any
 
 import pytest
 
-from recollect.domain import Caller
-from recollect.engine.core import Engine
+from recollect.core.domain import Caller
+from recollect.engine import Engine
 from recollect.server import Server
 from tests.support.clock import Clock
 from tests.support.database import TestDatabases, make_home, remove_home
 from tests.support.embedder import StubEmbedder
-from tests.support.house import Visitor, key_for, new_caller, only, open_house, serve, visit
+from tests.support.instance import (
+    ApiClient,
+    connect,
+    key_for,
+    make_server,
+    new_caller,
+    open_engine,
+    single_embedder,
+)
 
 _HOME = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # the one process that starts the others
+    if not hasattr(config, "workerinput"):  # the main process, which starts the xdist workers
         config.stash[_HOME] = make_home()
 
 
@@ -41,7 +49,7 @@ def databases() -> Generator[TestDatabases]:
 
 @pytest.fixture(scope="session")
 def database_url(databases: TestDatabases) -> str:
-    """The database of this test process: tests share it, each in a workspace of its own."""
+    """The database of this test process. Tests share it; each has its own workspace."""
     return databases.clone()
 
 
@@ -57,8 +65,8 @@ def embedder() -> StubEmbedder:
 
 @pytest.fixture
 async def engine(database_url: str, embedder: StubEmbedder, clock: Clock) -> AsyncGenerator[Engine]:
-    async with open_house(database_url, only(embedder), clock) as house:
-        yield house
+    async with open_engine(database_url, single_embedder(embedder), clock) as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -68,11 +76,11 @@ async def caller(engine: Engine) -> Caller:
 
 @pytest.fixture
 def server(engine: Engine) -> Server:
-    return serve(engine)
+    return make_server(engine)
 
 
 @pytest.fixture
-async def visitor(engine: Engine, server: Server, caller: Caller) -> AsyncGenerator[Visitor]:
+async def client(engine: Engine, server: Server, caller: Caller) -> AsyncGenerator[ApiClient]:
     key = await key_for(engine, caller.workspace_id)
-    async with visit(server, **{"X-API-Key": key}) as http:
-        yield Visitor(http, caller, key)
+    async with connect(server, **{"X-API-Key": key}) as http:
+        yield ApiClient(http, caller, key)

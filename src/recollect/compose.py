@@ -1,4 +1,4 @@
-"""Builds the parts of a process from its settings: the database, the embedders, the engine."""
+"""Build the parts of a process from its settings: the database, the embedders, the engine."""
 
 import asyncio
 import contextlib
@@ -11,23 +11,23 @@ from pathlib import Path
 
 import structlog
 
+from recollect.core.domain import SegmentRules
+from recollect.core.errors import Unavailable
+from recollect.core.settings import Settings
+from recollect.db.pool import Pool
 from recollect.embedded import Attached, CannotStart, attach, default_data_dir
-from recollect.engine.core import Engine
-from recollect.engine.retelling import retold
-from recollect.engine.segmentation import Rules
-from recollect.errors import Unavailable
+from recollect.engine import Engine
+from recollect.learning.third_person import retell
 from recollect.models import librarian
-from recollect.models.assemble import assemble, assemble_chats
-from recollect.models.embed import Purpose
-from recollect.models.lazy import LazyBuiltin
-from recollect.settings import Settings
-from recollect.store.pool import Pool
+from recollect.models.embedder import Purpose
+from recollect.models.from_settings import make_chat_models, make_embedders
+from recollect.models.lazy_embedder import LazyEmbedder
 
 # The built-in model loads in a second. One that takes longer goes on loading while we serve.
-_WARM = timedelta(seconds=5)
+_WARM_UP_DEADLINE = timedelta(seconds=5)
 
 _WATCH_SECONDS = 1.0
-# A server that cannot start is not tried at every turn: each try tells its log why.
+# The pause after a failed start. Each try writes to PostgreSQL's log.
 _DOWN_SECONDS = 4.0
 
 _log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where the data is. An embedded one also has tools and a superuser."""
+    """The address of the database. An embedded one also has programs and a superuser."""
 
     url: str
     admin_url: str | None = None
@@ -49,14 +49,14 @@ def data_dir(settings: Settings) -> Path:
 
 @asynccontextmanager
 async def open_database(settings: Settings, *, exclusive: bool = False) -> AsyncGenerator[Database]:
-    """The configured PostgreSQL, or the embedded one, running for as long as the block lasts."""
+    """The configured PostgreSQL, or the embedded one, which runs until the block ends."""
     if settings.database_url:
         yield Database(settings.database_url)
         return
     attached = await asyncio.to_thread(
         attach, data_dir(settings), binaries=settings.postgres_bin, exclusive=exclusive
     )
-    watching = asyncio.create_task(_watch(attached))
+    watching = asyncio.create_task(_restart_when_down(attached))
     try:
         yield Database(attached.url, attached.admin_url, attached.bin_dir)
     finally:
@@ -65,7 +65,7 @@ async def open_database(settings: Settings, *, exclusive: bool = False) -> Async
         await asyncio.to_thread(attached.detach)
 
 
-async def _watch(attached: Attached) -> None:
+async def _restart_when_down(attached: Attached) -> None:
     """Start PostgreSQL again when it has ended under our hands, as it does on a full disk."""
     while True:
         await asyncio.sleep(_WATCH_SECONDS)
@@ -82,21 +82,26 @@ async def _watch(attached: Attached) -> None:
 async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[Engine]:
     """An engine on a migrated database."""
     pool = Pool(database.url, size=settings.pool_size, behind_pgbouncer=settings.pgbouncer)
-    embedders = assemble(settings, LazyBuiltin(settings.weights_dir, data_dir(settings) / "models"))
-    chats = assemble_chats(settings, {librarian.NAME: librarian.Librarian(retell=retold)})
+    embedders = make_embedders(
+        settings, LazyEmbedder(settings.weights_dir, data_dir(settings) / "models")
+    )
+    chats = make_chat_models(settings, {librarian.NAME: librarian.Librarian(retell=retell)})
     try:
         await pool.open()
         yield Engine(
             pool=pool,
             embedders=embedders,
-            chats=chats,
+            chat_models=chats,
             embedding_deadline=settings.embedding_deadline,
             segment_rules=segment_rules(settings),
             summary_model=settings.summary_model,
             injection_deadline=timedelta(milliseconds=settings.inject_deadline_ms),
             injection_floor=settings.inject_floor,
+            learning_deadline=timedelta(seconds=settings.learning_seconds),
+            summary_deadline=timedelta(seconds=settings.summary_seconds),
+            synthesis_deadline=timedelta(seconds=settings.synthesis_seconds),
             turn_deadline=timedelta(seconds=settings.turn_seconds),
-            is_reviewed=settings.review,
+            needs_review=settings.review,
             daily_tokens=settings.daily_tokens,
             prices=settings.prices,
         )
@@ -106,19 +111,19 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
         await pool.close()
 
 
-def segment_rules(settings: Settings) -> Rules | None:
-    """When a stretch of conversation ends; None when it never does."""
+def segment_rules(settings: Settings) -> SegmentRules | None:
+    """When a conversation segment ends. None: segments are disabled."""
     if not settings.segment_messages:
         return None
-    return Rules(
-        most_messages=settings.segment_messages,
-        longest_pause=timedelta(minutes=settings.segment_minutes),
-        tie=settings.segment_tie,
+    return SegmentRules(
+        max_messages=settings.segment_messages,
+        max_pause=timedelta(minutes=settings.segment_minutes),
+        min_similarity=settings.segment_tie,
     )
 
 
-async def warm(engine: Engine) -> None:
+async def warm_up(engine: Engine) -> None:
     """Load the model now and not in somebody's first request; without one, words still work."""
     embedder = engine.embedders.configured(None)
     with contextlib.suppress(Unavailable):
-        await embedder.embed(["Good morning."], Purpose.QUERY, deadline=_WARM)
+        await embedder.embed(["Good morning."], Purpose.QUERY, deadline=_WARM_UP_DEADLINE)

@@ -1,4 +1,4 @@
-"""Claims jobs and runs them: leased, kept alive while they run, retried, and buried visibly."""
+"""The worker: claim jobs under a lease, run them, retry failures, and mark jobs as failed."""
 
 import asyncio
 import os
@@ -10,117 +10,114 @@ from uuid import uuid4
 
 import structlog
 
-from recollect.domain import WorkspaceId
-from recollect.engine import (
-    counting,
-    documents,
-    indexing,
-    learning,
-    maintain,
-    segments,
-    spaces,
-    wear,
-)
-from recollect.engine.core import Engine
-from recollect.engine.learn import distil_lessons
-from recollect.engine.reader import read_documents
-from recollect.engine.spaces import Heartbeat
-from recollect.errors import Unavailable
-from recollect.logs import frames
-from recollect.measure import Measures
-from recollect.store import jobs
-from recollect.store.jobs import Job
-from recollect.tasks import end
+from recollect import maintenance
+from recollect.conversations import segments
+from recollect.core.domain import WorkspaceId
+from recollect.core.errors import Unavailable
+from recollect.core.logging import frames
+from recollect.core.metrics import Metrics
+from recollect.core.tasks import cancel_all
+from recollect.db import job_queue
+from recollect.db.job_queue import Job
+from recollect.documents import documents
+from recollect.documents.read_job import read_documents
+from recollect.embeddings import generations, index_job
+from recollect.embeddings.generations import Heartbeat
+from recollect.engine import Engine
+from recollect.keywords import common_words_job
+from recollect.learning import inbox
+from recollect.learning.distil_job import distil_inbox
+from recollect.memories import decay_job
 
 Run = Callable[[Engine, WorkspaceId, Heartbeat], Awaitable[None]]
 
-# What each kind of job does. A job names its workspace; nothing in its payload can.
+# The function that runs each kind of job. The job row, never its payload, names the workspace.
 HANDLERS: Mapping[str, Run] = {
-    spaces.TEND.kind: spaces.tend_vectors,
-    spaces.DROP: spaces.drop_vectors,
-    wear.WEAR.kind: wear.wear_down,
-    indexing.INDEX.kind: indexing.index_vectors,
-    learning.DISTIL.kind: distil_lessons,
-    counting.COUNT.kind: counting.count_words,
-    segments.SEGMENT: segments.segment_threads,
-    documents.READ.kind: read_documents,
+    generations.EMBED_JOB.kind: generations.embed_missing,
+    generations.DROP_JOB: generations.drop_retired_vectors,
+    decay_job.DECAY_JOB.kind: decay_job.run_decay,
+    index_job.INDEX_JOB.kind: index_job.build_indexes,
+    inbox.DISTIL_JOB.kind: distil_inbox,
+    common_words_job.COUNT_JOB.kind: common_words_job.count_words,
+    segments.SEGMENT_JOB: segments.segment_threads,
+    documents.READ_JOB.kind: read_documents,
 }
 
 LEASE = timedelta(seconds=60)
-MOST_ATTEMPTS = 5
-# Whoever is not woken by NOTIFY finds the work within this time.
+MAX_ATTEMPTS = 5
+# A worker that misses a NOTIFY finds the job within this time.
 POLL_SECONDS = 2.0
-_DOWN_SECONDS = 3.0
-_LONGEST_BACKOFF_SECONDS = 300.0
+_UNAVAILABLE_PAUSE_SECONDS = 3.0
+_MAX_BACKOFF_SECONDS = 300.0
 _TICK_SECONDS = 30.0
-_SURVEYED_EVERY = timedelta(hours=12)
+_SURVEY_INTERVAL = timedelta(hours=12)
 
 _log = structlog.get_logger(__name__)
-_dice = random.SystemRandom()
+_random = random.SystemRandom()
 
 
 class LeaseLost(Exception):
-    """Another worker has the job by now: stop at once and touch nothing."""
+    """Another worker has claimed the job: stop at once and change nothing."""
 
 
 class Worker:
-    """Runs up to `slots` jobs at once until it is told to stop."""
+    """Runs up to `slots` jobs at once until it is cancelled."""
 
     def __init__(
         self,
         engine: Engine,
         *,
         slots: int,
-        measures: Measures | None = None,
+        metrics: Metrics | None = None,
         handlers: Mapping[str, Run] = HANDLERS,
     ) -> None:
         self._engine = engine
         self._slots = slots
-        self._measures = measures or Measures()
+        self._metrics = metrics or engine.metrics
         self._handlers = handlers
         self._name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
         self._running: set[asyncio.Task[None]] = set()
         self._due = asyncio.Event()
 
     def wake(self) -> None:
-        """Look for work now."""
+        """Look for due jobs now."""
         self._due.set()
 
     async def run(self) -> None:
-        """Work until cancelled; then let go of what is running, which another takes up."""
-        ticker = asyncio.create_task(self._tick())
+        """Run jobs until cancelled; then release the running jobs for another worker."""
+        ticker = asyncio.create_task(self._run_maintenance())
         try:
             while True:
                 self._due.clear()
-                await self._survive(self._claim)
-                await self._wait()
+                await self._run_safely(self._start_due_jobs)
+                await self._wait_for_work()
         finally:
-            await end([ticker, *self._running])
+            await cancel_all([ticker, *self._running])
 
     async def run_until_empty(self) -> int:
-        """Do every job that is due, then return how many there were: for tests and commands."""
+        """Run every due job and return how many there were. For tests and commands."""
         done = 0
         while True:
             async with self._engine.pool.everywhere() as db:
-                claimed = await self._due_jobs(db, self._slots)
+                claimed = await self._claim_due_jobs(db, self._slots)
             if not claimed:
                 return done
-            await asyncio.gather(*(self._perform(job) for job in claimed))
+            await asyncio.gather(*(self._run_job(job) for job in claimed))
             done += len(claimed)
 
-    async def _claim(self) -> None:
+    async def _start_due_jobs(self) -> None:
         free = self._slots - len(self._running)
         if free <= 0:
             return
         async with self._engine.pool.everywhere() as db:
-            claimed = await self._due_jobs(db, free)
+            claimed = await self._claim_due_jobs(db, free)
         for job in claimed:
-            task = asyncio.create_task(self._perform(job))
+            task = asyncio.create_task(self._run_job(job))
             self._running.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_job_end)
 
-    async def _due_jobs(self, db: jobs.Db, limit: int) -> list[Job]:
-        return await jobs.claim(
+    async def _claim_due_jobs(self, db: job_queue.Db, limit: int) -> list[Job]:
+        return await job_queue.claim(
             db,
             list(self._handlers),
             worker=self._name,
@@ -129,65 +126,71 @@ class Worker:
             now=self._engine.now(),
         )
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_job_end(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         self._due.set()
 
-    async def _wait(self) -> None:
+    async def _wait_for_work(self) -> None:
         try:
             async with asyncio.timeout(POLL_SECONDS):
                 await self._due.wait()
         except TimeoutError:
             pass
 
-    async def _perform(self, job: Job) -> None:
-        heart = asyncio.create_task(self._keep(job))
+    async def _run_job(self, job: Job) -> None:
+        heart = asyncio.create_task(self._renew_lease_periodically(job))
         try:
-            await self._handlers[job.kind](self._engine, job.workspace_id, lambda: self._beat(job))
+            await self._handlers[job.kind](
+                self._engine, job.workspace_id, lambda: self._renew_lease(job)
+            )
         except asyncio.CancelledError:
-            # Told to stop: another takes it up now, and not when the lease has run out.
-            await asyncio.shield(self._put_back(job))
+            # Release the job, so that another worker need not wait for the lease to expire.
+            await asyncio.shield(self._release(job))
             raise
         except LeaseLost:
             _log.warning("job.lost", kind=job.kind, job=str(job.id))
         except Unavailable as failure:
             await self._defer(job, failure)
-        except Exception as error:  # noqa: BLE001 - whatever a job does, the worker goes on
-            await self._failed(job, error)
+        except Exception as error:  # noqa: BLE001 - a failing job must not stop the worker
+            await self._retry_or_fail(job, error)
         else:
             async with self._engine.pool.writing(job.workspace_id) as db:
-                await jobs.finish(db, job, worker=self._name, now=self._engine.now())
-            self._measures.job(job.kind, "done")
+                await job_queue.finish(db, job, worker=self._name, now=self._engine.now())
+            self._metrics.job(job.kind, "done")
         finally:
             heart.cancel()
 
-    async def _keep(self, job: Job) -> None:
-        """Renew the lease while a handler is busy with something long, such as a slow model."""
+    async def _renew_lease_periodically(self, job: Job) -> None:
+        """Renew the lease during a long step of a handler, such as a slow model call."""
         while True:
             await asyncio.sleep(LEASE.total_seconds() / 3)
-            await self._survive(lambda: self._beat(job))
+            await self._run_safely(lambda: self._renew_lease(job))
 
-    async def _beat(self, job: Job) -> None:
+    async def _renew_lease(self, job: Job) -> None:
         async with self._engine.pool.writing(job.workspace_id) as db:
-            is_ours = await jobs.extend(
+            is_ours = await job_queue.renew_lease(
                 db, job, worker=self._name, lease=LEASE, now=self._engine.now()
             )
         if not is_ours:
             raise LeaseLost
 
-    async def _put_back(self, job: Job) -> None:
-        await self._survive(lambda: self._retry(job, "stopped", timedelta(), counts=False))
+    async def _release(self, job: Job) -> None:
+        await self._run_safely(lambda: self._retry(job, "stopped", timedelta(), counts=False))
 
     async def _defer(self, job: Job, failure: Unavailable) -> None:
-        """A dependency is down: try later, as often as it takes, without using up tries."""
-        pause = failure.retry_after or timedelta(seconds=_DOWN_SECONDS * _dice.uniform(0.5, 1.5))
+        """Run the job later because a dependency is unavailable. This uses up no attempt."""
+        pause = failure.retry_after or timedelta(
+            seconds=_UNAVAILABLE_PAUSE_SECONDS * _random.uniform(0.5, 1.5)
+        )
         await self._retry(job, failure.message, pause, counts=False)
-        self._measures.job(job.kind, "deferred")
+        seconds = round(pause.total_seconds(), 1)
+        _log.warning("job.deferred", kind=job.kind, why=failure.message, seconds=seconds)
+        self._metrics.job(job.kind, "deferred")
 
     async def _retry(self, job: Job, error: str, pause: timedelta, *, counts: bool) -> None:
         now = self._engine.now()
         async with self._engine.pool.writing(job.workspace_id) as db:
-            await jobs.retry(
+            await job_queue.retry(
                 db,
                 job,
                 worker=self._name,
@@ -197,41 +200,43 @@ class Worker:
                 now=now,
             )
 
-    async def _failed(self, job: Job, error: Exception) -> None:
-        # The type and the place, never the message: it could quote a memory.
-        told = f"{type(error).__name__} at {(frames(error) or ['?'])[-1]}"
-        _log.error("job.failed", kind=job.kind, job=str(job.id), error=told)
-        is_over = job.attempts >= MOST_ATTEMPTS
+    async def _retry_or_fail(self, job: Job, error: Exception) -> None:
+        # The type and the line, never the message, which could quote a memory.
+        description = f"{type(error).__name__} at {(frames(error) or ['?'])[-1]}"
+        _log.error("job.failed", kind=job.kind, job=str(job.id), error=description)
+        is_over = job.attempts >= MAX_ATTEMPTS
         if is_over:
             async with self._engine.pool.writing(job.workspace_id) as db:
-                await jobs.bury(db, job, worker=self._name, error=told, now=self._engine.now())
+                await job_queue.fail(
+                    db, job, worker=self._name, error=description, now=self._engine.now()
+                )
         else:
-            seconds = min(2.0**job.attempts, _LONGEST_BACKOFF_SECONDS) * _dice.uniform(0.5, 1.5)
-            await self._retry(job, told, timedelta(seconds=seconds), counts=True)
-        self._measures.job(job.kind, "buried" if is_over else "retried")
+            seconds = min(2.0**job.attempts, _MAX_BACKOFF_SECONDS) * _random.uniform(0.5, 1.5)
+            await self._retry(job, description, timedelta(seconds=seconds), counts=True)
+        self._metrics.job(job.kind, "buried" if is_over else "retried")
 
-    async def _tick(self) -> None:
-        surveyed: datetime | None = None
+    async def _run_maintenance(self) -> None:
+        surveyed_at: datetime | None = None
         while True:
             now = self._engine.now()
-            is_due = surveyed is None or now - surveyed >= _SURVEYED_EVERY
-            if is_due and await self._survive(lambda: maintain.survey(self._engine)):
-                surveyed = now
-            await self._survive(lambda: maintain.tidy(self._engine))
+            is_due = surveyed_at is None or now - surveyed_at >= _SURVEY_INTERVAL
+            if is_due and await self._run_safely(lambda: maintenance.survey(self._engine)):
+                surveyed_at = now
+            await self._run_safely(lambda: maintenance.tidy(self._engine))
             await asyncio.sleep(_TICK_SECONDS)
 
-    async def _survive(self, act: Callable[[], Awaitable[None]]) -> bool:
-        """Whether it went well; a database that is away comes back, and a worker outlives the rest.
+    async def _run_safely(self, action: Callable[[], Awaitable[None]]) -> bool:
+        """Run the action; log any failure and return whether it succeeded.
 
-        A workspace may be gone between being found and being looked after, a standby may take over:
-        nobody would notice a worker that had ended on that.
+        The worker must survive an unavailable database, a failover to a standby, and a workspace
+        that is deleted meanwhile. Nothing would restart it.
         """
         try:
-            await act()
+            await action()
         except (Unavailable, LeaseLost):
-            _log.warning("worker.waits", worker=self._name)
+            _log.warning("worker.waiting", worker=self._name)
             return False
-        except Exception as error:  # noqa: BLE001 - tried again, by whoever calls this in turns
+        except Exception as error:  # noqa: BLE001 - the callers try again
             _log.error("worker.failed", kind=type(error).__name__, at=frames(error))
             return False
         return True

@@ -1,4 +1,4 @@
-"""Reading the public sets, on made-up lines in their format."""
+"""Reading the public datasets, with invented lines in their format."""
 
 import gzip
 import json
@@ -53,26 +53,26 @@ def by_id(pool: DataSet, name: str) -> Question:
     return next(each for each in pool.questions if each.id == name)
 
 
-def test_who_spoke_belongs_to_the_content_and_a_fact_has_no_speaker(pool: DataSet) -> None:
+def test_content_starts_with_the_speaker_except_for_facts(pool: DataSet) -> None:
     assert [each.content for each in pool.units[:2]] == ["Ada: Hello", "Hello"]
 
 
-def test_a_question_without_evidence_is_left_out_unless_it_has_no_answer(pool: DataSet) -> None:
+def test_questions_without_evidence_are_skipped_unless_unanswerable(pool: DataSet) -> None:
     assert [each.id for each in pool.questions] == ["late", "early", "user", "nothing there"]
 
 
-def test_a_question_sees_its_own_scope_up_to_its_moment(pool: DataSet) -> None:
+def test_a_question_sees_its_scope_up_to_its_own_time(pool: DataSet) -> None:
     assert [each.id for each in pool.visible(by_id(pool, "early"))] == ["one#0", "one#1"]
     assert [each.id for each in pool.visible(by_id(pool, "late"))] == ["one#0", "one#1", "two#0"]
 
 
-def test_where_the_users_own_evidence_is_marked_it_alone_counts(pool: DataSet) -> None:
+def test_marked_user_evidence_replaces_the_other_evidence(pool: DataSet) -> None:
     found = by_id(pool, "user")
 
     assert (found.gold, found.gold_sessions) == ({"two#0"}, {"two"})
 
 
-def test_questions_come_when_what_they_see_is_stored(pool: DataSet) -> None:
+def test_questions_follow_the_units_they_may_see(pool: DataSet) -> None:
     moments = [
         (scope, stored, [each.id for each in asked]) for scope, stored, asked in pool.in_order()
     ]
@@ -80,9 +80,9 @@ def test_questions_come_when_what_they_see_is_stored(pool: DataSet) -> None:
     assert moments == [("s", 2, ["early"]), ("s", 3, ["late", "user", "nothing there"])]
 
 
-def test_evidence_is_told_apart_by_age(pool: DataSet) -> None:
+def test_evidence_is_split_by_age(pool: DataSet) -> None:
     assert pool.evidence_by_age(by_id(pool, "late")) == ({"two#0"}, {"one#0"})
 
 
-def test_a_set_keeps_its_units_in_storage_order(pool: DataSet) -> None:
+def test_units_keep_their_storage_order(pool: DataSet) -> None:
     assert pool.scopes["other"] == (Unit("other", "one#0", "one", "2026-01-01", "Ada", "Hello"),)

@@ -1,4 +1,4 @@
-"""What a forked process does: be the command. Apart, so that it imports nothing of the tests."""
+"""Run the command in a forked process. A separate module, so that it imports nothing of the tests."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The real `recollect` command in a process of its own, and what tests compare about a house."""
+"""Run the real `recollect` command in its own process, and read an instance's data to compare it."""
 
 import asyncio
 import multiprocessing
@@ -15,22 +15,22 @@ from typing import Any
 
 from cli_forked import run_forked
 
-from recollect.cli.arguments import SUMMARIES
-from recollect.store import catalogue
-from recollect.store.pool import connect
-from tests.support.running import Running
+from recollect.cli.arguments import SUMMARIES, module_of
+from recollect.db import catalog
+from recollect.db.pool import connect
+from tests.support.serve_process import ServeProcess
 from tests.support.waiting import wait_until
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 
-# Python may be told not to keep what it compiled; each command would then compile everything anew.
+# If Python is configured not to write bytecode, each command would compile everything again.
 _COMPILED = tempfile.TemporaryDirectory(prefix="cli-compiled-")
 FASTER = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": _COMPILED.name}
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command ended and what it said."""
+    """A finished command: its exit code and output."""
 
     code: int
     out: str
@@ -38,7 +38,7 @@ class Ran:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The caller's environment without anything that could configure Recollect or the driver."""
+    """Return the environment without variables that could configure Recollect or the driver."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -49,31 +49,33 @@ def environment(**more: str) -> dict[str, str]:
 
 def recollect(*arguments: object, cwd: Path = Path("/"), **more: str) -> Ran:
     """Run `recollect` to its end."""
-    # Forked from a process that has imported the command already: the imports take a second, the
-    # commands mostly a tenth of it. Servers and what is interrupted are started from nothing.
+    # Forked from a process that has already imported the command: the imports take a second, most
+    # commands a tenth of it. Servers and interrupted commands start as new processes.
     with tempfile.TemporaryDirectory() as scratch:
-        said = [Path(scratch, name) for name in ("out", "err")]
+        outputs = [Path(scratch, name) for name in ("out", "err")]
         words = [str(each) for each in arguments]
-        process = _FORKS.Process(target=run_forked, args=(words, environment(**more), cwd, *said))
+        process = _FORKS.Process(
+            target=run_forked, args=(words, environment(**more), cwd, *outputs)
+        )
         process.start()
-        process.join(PATIENCE)
+        process.join(TIMEOUT_SECONDS)
         assert process.exitcode is not None, f"`recollect {words}` does not end"
-        ran = Ran(process.exitcode, *[each.read_text("utf-8") for each in said])
+        ran = Ran(process.exitcode, *[each.read_text("utf-8") for each in outputs])
         process.close()
     assert "Traceback" not in ran.err, ran.err
     return ran
 
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([f"recollect.cli.{name}" for name in SUMMARIES])
+_FORKS.set_forkserver_preload([module_of(name) for name in SUMMARIES])
 
 
-def interrupt_once(holds: Callable[[], bool], *arguments: object, by: signal.Signals) -> Ran:
-    """Run `recollect`, send it a signal once something holds, and see how it ends."""
+def interrupt_once(condition: Callable[[], bool], *arguments: object, by: signal.Signals) -> Ran:
+    """Run `recollect`, send it a signal once a condition is true, and return how it ended."""
     with (
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as err,
-        _heeding(by),
+        _not_ignoring(by),
         subprocess.Popen(
             [sys.executable, "-m", "recollect", *[str(each) for each in arguments]],
             stdout=out,
@@ -83,21 +85,21 @@ def interrupt_once(holds: Callable[[], bool], *arguments: object, by: signal.Sig
         ) as process,
     ):
         try:
-            wait_until(holds, PATIENCE)
+            wait_until(condition, TIMEOUT_SECONDS)
             process.send_signal(by)
-            code = process.wait(PATIENCE)
+            code = process.wait(TIMEOUT_SECONDS)
         finally:
-            process.kill()  # one that does not end must not hold up the rest
+            process.kill()  # a process that does not end must not block the other tests
         out.seek(0)
         err.seek(0)
         return Ran(code, out.read(), err.read())
 
 
 @contextmanager
-def _heeding(by: signal.Signals) -> Generator[None]:
-    """Let what is started meanwhile hear a signal.
+def _not_ignoring(by: signal.Signals) -> Generator[None]:
+    """Make child processes started in this block receive a signal.
 
-    A shell has whatever it starts in the background ignore Ctrl-C, and all that comes of it.
+    A shell makes background processes, and their children, ignore Ctrl-C.
     """
     before = signal.getsignal(by)
     if before is signal.SIG_IGN:
@@ -109,7 +111,7 @@ def _heeding(by: signal.Signals) -> Generator[None]:
 
 
 def processes(data_dir: Path) -> list[str]:
-    """The servers and keepers of a data directory."""
+    """Return the command lines of a data directory's servers and keepers."""
     listed = subprocess.run(
         ["ps", "-ww", "-A", "-o", "command="], capture_output=True, text=True, check=True
     )
@@ -121,9 +123,9 @@ def copy(source: Path, target: Path) -> Path:
     return target
 
 
-def furnish(house: Running) -> None:
-    """Put a bit of everything into a house."""
-    with house.client() as http:
+def fill(instance: ServeProcess) -> None:
+    """Save one of each kind of data."""
+    with instance.client() as http:
         opening = {"agent_id": "desk", "user_id": "ada", "initial_state": {"step": 1}}
         session = http.post("/v1/sessions", json=opening).raise_for_status().json()["id"]
         for number in range(3):
@@ -143,9 +145,9 @@ def furnish(house: Running) -> None:
             made.raise_for_status()
 
 
-def answers(house: Running) -> list[Any]:
-    """What the interface says about everything in a house."""
-    with house.client() as http:
+def answers(instance: ServeProcess) -> list[Any]:
+    """Return the responses of the interface about everything in an instance."""
+    with instance.client() as http:
         sessions = http.get("/v1/sessions").json()
         found = [http.get("/v1/memories", params={"limit": 100}).json(), sessions]
         for query in ("what does Ada drink?", "Oslo", "cat"):
@@ -160,11 +162,11 @@ def answers(house: Running) -> list[Any]:
 
 
 def contents(url: str) -> dict[str, str]:
-    """What stands in each table of a database, in short."""
+    """Return a digest of each table of a database."""
 
-    async def look() -> dict[str, str]:
+    async def read() -> dict[str, str]:
         async with await connect(url) as db, db.transaction():
-            await catalogue.see_all(db)
-            return await catalogue.contents(db, await catalogue.tables(db))
+            await catalog.disable_row_security(db)
+            return await catalog.contents(db, await catalog.tables(db))
 
-    return asyncio.run(look())
+    return asyncio.run(read())

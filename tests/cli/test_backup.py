@@ -1,4 +1,4 @@
-"""`recollect backup` and `recollect restore`: everything in one file, all of it or nothing."""
+"""`recollect backup` and `recollect restore`: everything in one file, all or nothing."""
 
 import asyncio
 import io
@@ -15,50 +15,52 @@ from cli_support import FASTER, answers, contents, interrupt_once, recollect
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.cli.backup_file import open_backup
-from recollect.dumps import CannotCopy, _Script
+from recollect.db import catalog
+from recollect.db.pool import connect
 from recollect.embedded import attach, find_binaries
-from recollect.engine.save import Save, save
-from recollect.models.registry import Embedders
-from recollect.store import catalogue
-from recollect.store.pool import connect
+from recollect.memories.save import Save, save
+from recollect.models.embedder_registry import Embedders
+from recollect.portability.backup_file import open_backup
+from recollect.portability.dump import CannotCopy, _Script
 from tests.support.clock import Clock
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
-from tests.support.house import new_caller, open_house
-from tests.support.running import Running
+from tests.support.instance import new_caller, open_engine
+from tests.support.serve_process import ServeProcess
 from tests.support.waiting import wait_until
 
 BINARIES = find_binaries(None)
 
 
 @pytest.mark.slow
-def test_a_backup_of_a_running_house_restores_to_the_same_answers(
-    house: Running, desk: Path
+def test_a_backup_of_a_running_instance_restores_the_same_data(
+    instance: ServeProcess, workdir: Path
 ) -> None:
-    file = desk / "house.tar"
-    made = recollect("backup", file, "--data-dir", house.data_dir)
-    before = answers(house)
+    file = workdir / "instance.tar"
+    made = recollect("backup", file, "--data-dir", instance.data_dir)
+    before = answers(instance)
 
-    restored = recollect("restore", file, "--data-dir", desk / "data")
-    twin = Running(desk / "data", **FASTER)
-    twin.key = house.key
-    twin.start()
-    after = answers(twin)
-    code = twin.stop()
+    restored = recollect("restore", file, "--data-dir", workdir / "data")
+    copy = ServeProcess(workdir / "data", **FASTER)
+    copy.key = instance.key
+    copy.start()
+    after = answers(copy)
+    code = copy.stop()
 
     assert (made.code, made.out) == (0, f"{file}\n")
     assert (restored.code, code) == (0, 0)
     assert restored.out.startswith("restored ")
     assert after == before
-    assert "API key" not in twin.output  # somebody lives here already
+    assert "API key" not in copy.output  # not a first run
 
 
-def test_a_restored_house_holds_every_row(house: Running, restored: Path, backup: Path) -> None:
+def test_a_restored_instance_has_every_row(
+    instance: ServeProcess, restored: Path, backup: Path
+) -> None:
     rows = open_backup(backup).manifest.rows
 
-    with attach(restored) as held:
-        found = asyncio.run(_counts(held.url))
+    with attach(restored) as attached:
+        found = asyncio.run(_counts(attached.url))
 
     assert found == rows
     assert rows["memory"] >= 4
@@ -67,49 +69,51 @@ def test_a_restored_house_holds_every_row(house: Running, restored: Path, backup
 
 async def _counts(url: str) -> dict[str, int]:
     async with await connect(url) as db, db.transaction():
-        await catalogue.see_all(db)
-        return await catalogue.count_rows(db, await catalogue.tables(db))
+        await catalog.disable_row_security(db)
+        return await catalog.count_rows(db, await catalog.tables(db))
 
 
-def test_the_file_is_private_and_nothing_else_is_left(house: Running, desk: Path) -> None:
-    made = recollect("backup", "--data-dir", house.data_dir, cwd=desk)
+def test_a_backup_writes_one_private_file(instance: ServeProcess, workdir: Path) -> None:
+    made = recollect("backup", "--data-dir", instance.data_dir, cwd=workdir)
 
-    [file] = desk.iterdir()
+    [file] = workdir.iterdir()
     assert made.out == f"{file.name}\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert file.name.startswith("recollect-20")
     assert "checking the file" in made.err
 
 
-def test_a_file_that_exists_is_replaced_only_by_force(house: Running, desk: Path) -> None:
-    file = desk / "house.tar"
+def test_an_existing_file_is_replaced_only_with_force(
+    instance: ServeProcess, workdir: Path
+) -> None:
+    file = workdir / "instance.tar"
     file.write_text("precious")
 
-    refused = recollect("backup", file, "--data-dir", house.data_dir)
+    refused = recollect("backup", file, "--data-dir", instance.data_dir)
     kept = file.read_text()
-    forced = recollect("backup", file, "--force", "--data-dir", house.data_dir)
+    forced = recollect("backup", file, "--force", "--data-dir", instance.data_dir)
 
     assert (refused.code, refused.out, kept) == (1, "", "precious")
-    assert f"`{file}` exists" in refused.err
+    assert f"`{file}` already exists" in refused.err
     assert forced.code == 0
     assert open_backup(file).manifest.rows["memory"] >= 4
 
 
-def test_where_there_is_no_house_there_is_nothing_to_back_up(desk: Path) -> None:
-    refused = recollect("backup", desk / "house.tar", "--data-dir", desk / "data")
+def test_a_missing_instance_cannot_be_backed_up(workdir: Path) -> None:
+    refused = recollect("backup", workdir / "instance.tar", "--data-dir", workdir / "data")
 
-    assert (refused.code, list(desk.iterdir())) == (1, [])
-    assert f"There is no house in `{desk / 'data'}` yet" in refused.err
+    assert (refused.code, list(workdir.iterdir())) == (1, [])
+    assert f"There is no Recollect data in `{workdir / 'data'}`" in refused.err
 
 
-def test_a_backup_holds_no_key(house: Running, backup: Path, desk: Path) -> None:
+def test_a_backup_contains_no_api_key(instance: ServeProcess, backup: Path, workdir: Path) -> None:
     with tarfile.open(backup) as tar:
-        tar.extract("recollect.dump", desk, filter="data")
+        tar.extract("recollect.dump", workdir, filter="data")
 
-    script = asyncio.run(_script_of(desk / "recollect.dump"))
+    script = asyncio.run(_script_of(workdir / "recollect.dump"))
 
     assert b"Ada takes her tea without milk" in script
-    assert house.key[12:].encode() not in script
+    assert instance.key[12:].encode() not in script
 
 
 async def _script_of(dump: Path) -> bytes:
@@ -119,41 +123,43 @@ async def _script_of(dump: Path) -> bytes:
     return (await process.communicate())[0]
 
 
-def test_a_house_that_is_not_empty_is_left_as_it_is(restored: Path, backup: Path) -> None:
-    with attach(restored) as held:
-        before = contents(held.url)
+def test_restore_does_not_change_an_instance_with_data(restored: Path, backup: Path) -> None:
+    with attach(restored) as attached:
+        before = contents(attached.url)
 
         refused = recollect("restore", backup, "--data-dir", restored)
 
-        assert contents(held.url) == before
+        assert contents(attached.url) == before
     assert (refused.code, refused.out) == (1, "")
-    assert "This house is not empty: it holds " in refused.err
+    assert "This instance is not empty: it holds " in refused.err
 
 
 @pytest.mark.slow
-def test_a_house_that_was_made_and_never_used_can_be_filled(backup: Path, desk: Path) -> None:
-    made = recollect("migrate", "--data-dir", desk / "data")
+def test_restore_fills_a_migrated_but_unused_instance(backup: Path, workdir: Path) -> None:
+    made = recollect("migrate", "--data-dir", workdir / "data")
 
-    restored = recollect("restore", backup, "--data-dir", desk / "data")
+    restored = recollect("restore", backup, "--data-dir", workdir / "data")
 
     assert (made.code, restored.code) == (0, 0), restored.err
-    with attach(desk / "data") as held:
-        assert asyncio.run(_counts(held.url)) == open_backup(backup).manifest.rows
+    with attach(workdir / "data") as attached:
+        assert asyncio.run(_counts(attached.url)) == open_backup(backup).manifest.rows
 
 
-def test_a_truncated_backup_is_refused_before_anything_is_touched(backup: Path, desk: Path) -> None:
-    short = desk / "short.tar"
+def test_a_truncated_backup_is_rejected_before_any_change(backup: Path, workdir: Path) -> None:
+    short = workdir / "short.tar"
     short.write_bytes(backup.read_bytes()[:-4096])
 
-    refused = recollect("restore", short, "--data-dir", desk / "data")
+    refused = recollect("restore", short, "--data-dir", workdir / "data")
 
     assert (refused.code, refused.out) == (1, "")
-    assert f"`{short}` is no backup of Recollect, or not a whole one" in refused.err
-    assert not (desk / "data").exists()
+    assert f"`{short}` is not a backup of Recollect, or it is incomplete" in refused.err
+    assert not (workdir / "data").exists()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.9, 0.98])
-def test_a_backup_cut_anywhere_is_refused(backup: Path, tmp_path: Path, share: float) -> None:
+def test_a_backup_truncated_anywhere_is_rejected(
+    backup: Path, tmp_path: Path, share: float
+) -> None:
     whole = backup.read_bytes()
     (tmp_path / "short.tar").write_bytes(whole[: int(len(whole) * share)])
 
@@ -162,7 +168,9 @@ def test_a_backup_cut_anywhere_is_refused(backup: Path, tmp_path: Path, share: f
 
 
 @pytest.mark.parametrize("share", [0.005, 0.1, 0.5, 0.9])
-def test_a_backup_with_one_wrong_bit_is_refused(backup: Path, tmp_path: Path, share: float) -> None:
+def test_a_backup_with_one_wrong_bit_is_rejected(
+    backup: Path, tmp_path: Path, share: float
+) -> None:
     whole = bytearray(backup.read_bytes())
     whole[int(len(whole) * share)] ^= 1
     (tmp_path / "wrong.tar").write_bytes(whole)
@@ -171,8 +179,8 @@ def test_a_backup_with_one_wrong_bit_is_refused(backup: Path, tmp_path: Path, sh
         open_backup(tmp_path / "wrong.tar")
 
 
-def doctored(backup: Path, target: Path, **changes: object) -> Path:
-    """A whole backup whose manifest says something else."""
+def with_manifest(backup: Path, target: Path, **changes: object) -> Path:
+    """Copy a backup and change its manifest."""
     with tarfile.open(backup) as tar, tarfile.open(target, "w") as new:
         for member in tar.getmembers():
             file = tar.extractfile(member)
@@ -185,69 +193,71 @@ def doctored(backup: Path, target: Path, **changes: object) -> Path:
     return target
 
 
-def test_a_backup_of_a_newer_release_is_refused_before_anything_is_touched(
-    backup: Path, desk: Path
+def test_a_backup_of_a_newer_release_is_rejected_before_any_change(
+    backup: Path, workdir: Path
 ) -> None:
-    newer = doctored(backup, desk / "newer.tar", migration=9999, recollect="9.0")
+    newer = with_manifest(backup, workdir / "newer.tar", migration=9999, recollect="9.0")
 
-    refused = recollect("restore", newer, "--data-dir", desk / "data")
+    refused = recollect("restore", newer, "--data-dir", workdir / "data")
 
     assert refused.code == 1
     assert "made by a newer Recollect (9.0, migration 9999). Upgrade first." in refused.err
-    assert not (desk / "data").exists()
+    assert not (workdir / "data").exists()
 
 
-def test_what_fails_at_the_very_end_leaves_nothing_behind(
-    backup: Path, databases: TestDatabases, desk: Path
+def test_a_restore_that_fails_at_the_end_leaves_nothing_behind(
+    backup: Path, databases: TestDatabases, workdir: Path
 ) -> None:
     rows = {**open_backup(backup).manifest.rows, "memory": 99}
-    wrong = doctored(backup, desk / "wrong.tar", rows=rows)
+    wrong = with_manifest(backup, workdir / "wrong.tar", rows=rows)
     url = databases.empty()
 
     refused = recollect("restore", wrong, DATABASE_URL=url)
 
     assert (refused.code, refused.out) == (1, "")
-    assert "Not every row of the backup arrived. Nothing was changed." in refused.err
+    assert "Some rows of the backup were not restored. Nothing was changed." in refused.err
     assert contents(url) == {}
 
 
-def test_a_database_that_has_our_tables_is_not_filled(
+def test_restore_rejects_a_database_with_recollect_tables(
     backup: Path, databases: TestDatabases
 ) -> None:
     refused = recollect("restore", backup, DATABASE_URL=databases.clone())
 
     assert refused.code == 1
-    assert "The database has tables of Recollect already" in refused.err
+    assert "The database already has Recollect tables" in refused.err
 
 
 def test_the_owner_of_an_external_database_backs_up_every_workspace(
-    databases: TestDatabases, desk: Path
+    databases: TestDatabases, workdir: Path
 ) -> None:
     url, target = databases.clone(), databases.empty()
     asyncio.run(_fill_two_workspaces(url))
 
-    made = recollect("backup", desk / "house.tar", DATABASE_URL=url)
-    restored = recollect("restore", desk / "house.tar", DATABASE_URL=target)
+    made = recollect("backup", workdir / "instance.tar", DATABASE_URL=url)
+    restored = recollect("restore", workdir / "instance.tar", DATABASE_URL=target)
 
     assert (made.code, restored.code) == (0, 0), made.err + restored.err
     assert contents(target) == contents(url)
-    rows = open_backup(desk / "house.tar").manifest.rows
+    rows = open_backup(workdir / "instance.tar").manifest.rows
     assert (rows["workspace"], rows["memory"], rows["memory_vector"]) == (2, 6, 6)
     with psycopg.connect(target) as db:
         seen = db.execute("SELECT count(*) FROM memory").fetchone()
-    assert seen == (0,)  # the restored policies hold for the owner
+    assert seen == (0,)  # the restored policies also apply to the owner
 
 
 async def _fill_two_workspaces(url: str) -> None:
-    async with open_house(url, Embedders(StubEmbedder()), Clock()) as engine:
+    async with open_engine(url, Embedders(StubEmbedder()), Clock()) as engine:
         for _ in range(2):
             caller = await new_caller(engine)
             for number in range(3):
                 await save(engine, caller, Save(content=f"statement number {number}"))
 
 
-def test_a_server_newer_than_our_programs_is_named(databases: TestDatabases, desk: Path) -> None:
-    old = desk / "bin"
+def test_a_server_newer_than_our_programs_is_reported(
+    databases: TestDatabases, workdir: Path
+) -> None:
+    old = workdir / "bin"
     old.mkdir()
     for name in ("postgres", "initdb", "pg_dump", "pg_restore"):
         program = old / name
@@ -256,7 +266,7 @@ def test_a_server_newer_than_our_programs_is_named(databases: TestDatabases, des
 
     refused = recollect(
         "backup",
-        desk / "house.tar",
+        workdir / "instance.tar",
         DATABASE_URL=databases.clone(),
         RECOLLECT_POSTGRES_BIN=str(old),
     )
@@ -264,32 +274,32 @@ def test_a_server_newer_than_our_programs_is_named(databases: TestDatabases, des
     assert refused.code == 1
     assert f"`{old}` has version 16.4" in refused.err
     assert "RECOLLECT_POSTGRES_BIN" in refused.err
-    assert not (desk / "house.tar").exists()
+    assert not (workdir / "instance.tar").exists()
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_a_backup_that_is_interrupted_leaves_nothing(
-    restored: Path, desk: Path, by: signal.Signals
+def test_an_interrupted_backup_leaves_nothing(
+    restored: Path, workdir: Path, by: signal.Signals
 ) -> None:
-    with attach(restored) as held, psycopg.connect(held.admin_url) as db:
-        db.execute("LOCK TABLE memory")  # so that it cannot get to its end
+    with attach(restored) as attached, psycopg.connect(attached.admin_url) as db:
+        db.execute("LOCK TABLE memory")  # so that the backup cannot finish
 
         ended = interrupt_once(
-            lambda: _is_blocked(held.admin_url),
+            lambda: _is_blocked(attached.admin_url),
             "backup",
-            desk / "house.tar",
+            workdir / "instance.tar",
             "--data-dir",
             restored,
             by=by,
         )
 
     assert (ended.code, ended.out, ended.err) == (128 + by, "", "")
-    assert [each.name for each in desk.iterdir()] == ["data"]
+    assert [each.name for each in workdir.iterdir()] == ["data"]
 
 
 def _is_blocked(url: str) -> bool:
     with psycopg.connect(url) as db:
-        # Not what PostgreSQL reads back into its memory by itself, which waits as well.
+        # Only client backends: PostgreSQL's own prewarm worker waits for the lock as well.
         found = db.execute(
             """
             SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -300,29 +310,31 @@ def _is_blocked(url: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_backup_under_load_is_one_moment(house: Running, restored: Path, desk: Path) -> None:
-    busy = Running(restored, **FASTER)
-    busy.key = house.key
+def test_a_backup_under_load_is_a_consistent_snapshot(
+    instance: ServeProcess, restored: Path, workdir: Path
+) -> None:
+    busy = ServeProcess(restored, **FASTER)
+    busy.key = instance.key
     busy.start()
     acknowledged: list[str] = []
-    file = desk / "house.tar"
+    file = workdir / "instance.tar"
 
     before, made = asyncio.run(_back_up_while_writing(busy, file, acknowledged))
     busy.stop()
     during = len(acknowledged) - before
-    taken_in = recollect("restore", file, "--data-dir", desk / "twin")
+    restore = recollect("restore", file, "--data-dir", workdir / "copy")
 
-    assert (made, taken_in.code) == (0, 0), taken_in.err
-    assert during > 0  # it was in flight together with the writes
-    with attach(desk / "twin") as held:
-        found = asyncio.run(_agreement(held.admin_url))
+    assert (made, restore.code) == (0, 0), restore.err
+    assert during > 0  # some writes happened during the backup
+    with attach(workdir / "copy") as attached:
+        found = asyncio.run(_count_memories(attached.admin_url))
     assert found.memories == found.with_terms == found.tally == found.vectors
     assert set(acknowledged[:before]) <= set(found.texts)
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
-    """How many memories there are, by each of the tables that must agree about it."""
+class MemoryCounts:
+    """The number of memories according to each table that must agree about it."""
 
     memories: int
     with_terms: int
@@ -332,13 +344,13 @@ class Agreement:
 
 
 async def _back_up_while_writing(
-    house: Running, file: Path, acknowledged: list[str]
+    instance: ServeProcess, file: Path, acknowledged: list[str]
 ) -> tuple[int, int]:
     is_over = asyncio.Event()
 
     def write(seed: int) -> None:
         number = 0
-        with house.client() as http:
+        with instance.client() as http:
             while not is_over.is_set():
                 number += 1
                 text = f"writer {seed} counted to {number}"
@@ -349,14 +361,14 @@ async def _back_up_while_writing(
     try:
         await asyncio.to_thread(wait_until, lambda: len(acknowledged) >= 30)
         before = len(acknowledged)
-        ran = await asyncio.to_thread(recollect, "backup", file, "--data-dir", house.data_dir)
+        ran = await asyncio.to_thread(recollect, "backup", file, "--data-dir", instance.data_dir)
     finally:
         is_over.set()
         await asyncio.gather(*writers)
     return before, ran.code
 
 
-async def _agreement(url: str) -> Agreement:
+async def _count_memories(url: str) -> MemoryCounts:
     async with await connect(url) as db:
         row = await (
             await db.execute(
@@ -373,15 +385,17 @@ async def _agreement(url: str) -> Agreement:
             )
         ).fetchone()
     assert row
-    return Agreement(*row)
+    return MemoryCounts(*row)
 
 
 ROWS = st.lists(st.text("ab\\.\t", max_size=6).map(lambda text: text.encode() + b"\n"))
 
 
 @given(tables=st.lists(ROWS, max_size=3), size=st.integers(1, 40))
-def test_a_script_reads_the_same_however_it_arrives(tables: list[list[bytes]], size: int) -> None:
-    # In COPY's own writing a backslash is doubled, so no row of its own is ever `\.`.
+def test_a_script_is_parsed_the_same_for_any_chunk_size(
+    tables: list[list[bytes]], size: int
+) -> None:
+    # COPY doubles each backslash, so no row is ever `\.`.
     escaped = [[row.replace(b"\\", b"\\\\") for row in rows] for rows in tables]
     text = b"\\restrict x\nSELECT 1;\n"
     for rows in escaped:
@@ -406,7 +420,7 @@ async def _read(text: bytes, size: int) -> tuple[list[bytes], list[bytes]]:
 
 
 class _Pieces(asyncio.StreamReader):
-    """A stream that arrives in these pieces."""
+    """A stream that delivers these pieces."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         super().__init__()

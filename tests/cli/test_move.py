@@ -1,4 +1,4 @@
-"""`recollect move`: the same house on another PostgreSQL, or a clear word why not."""
+"""`recollect move`: the same data on another PostgreSQL, or a clear error."""
 
 import asyncio
 from pathlib import Path
@@ -11,11 +11,11 @@ from cli_support import FASTER, answers, contents, recollect
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from recollect.db import catalog
+from recollect.db.pool import connect
 from recollect.embedded import attach
-from recollect.store import catalogue
-from recollect.store.pool import connect
 from tests.support.database import TestDatabases
-from tests.support.running import Running
+from tests.support.serve_process import ServeProcess
 
 
 @pytest.fixture
@@ -31,52 +31,54 @@ def bare_url(databases: TestDatabases) -> str:
 
 
 @pytest.mark.slow
-def test_a_house_moves_to_another_server_and_answers_the_same(
-    house: Running, restored: Path, databases: TestDatabases
+def test_an_instance_responds_the_same_after_a_move(
+    instance: ServeProcess, restored: Path, databases: TestDatabases
 ) -> None:
     target = databases.empty()
-    with attach(restored) as held:
-        before = contents(held.url)
+    with attach(restored) as attached:
+        before = contents(attached.url)
 
     moved = recollect("move", "--to", target, "--data-dir", restored)
 
     assert moved.code == 0, moved.err
     assert f"export DATABASE_URL='{target}'" in moved.out
-    assert f"Untouched: {restored}. Do not serve it again" in moved.out
-    with attach(restored) as held:
-        assert contents(held.url) == before
+    assert f"Not changed: {restored}. Do not start a server on it again" in moved.out
+    with attach(restored) as attached:
+        assert contents(attached.url) == before
     assert contents(target) == before
     assert asyncio.run(_unprotected(target)) == []
-    assert _answers(house, restored) == _answers(house, restored, DATABASE_URL=target)
+    assert _answers(instance, restored) == _answers(instance, restored, DATABASE_URL=target)
 
 
 async def _unprotected(url: str) -> list[str]:
     async with await connect(url) as db:
-        return await catalogue.unprotected_tables(db)
+        return await catalog.unprotected_tables(db)
 
 
-def _answers(house: Running, data_dir: Path, **environment: str) -> list[object]:
-    served = Running(data_dir, **FASTER, **environment)
-    served.key = house.key
+def _answers(instance: ServeProcess, data_dir: Path, **environment: str) -> list[object]:
+    served = ServeProcess(data_dir, **FASTER, **environment)
+    served.key = instance.key
     served.start()
     found = answers(served)
     assert served.stop() == 0
     return found
 
 
-def test_nothing_moves_while_it_is_served(house: Running, databases: TestDatabases) -> None:
-    refused = recollect("move", "--to", databases.empty(), "--data-dir", house.data_dir)
+def test_a_served_instance_cannot_be_moved(
+    instance: ServeProcess, databases: TestDatabases
+) -> None:
+    refused = recollect("move", "--to", databases.empty(), "--data-dir", instance.data_dir)
 
     assert (refused.code, refused.out) == (1, "")
-    assert f"`recollect serve` already runs on `{house.data_dir}`" in refused.err
+    assert f"`recollect serve` already runs on `{instance.data_dir}`" in refused.err
 
 
-def test_nothing_moves_while_a_worker_or_a_command_is_connected(
+def test_an_instance_with_open_connections_cannot_be_moved(
     restored: Path, databases: TestDatabases
 ) -> None:
     target = databases.empty()
 
-    with attach(restored) as held, psycopg.connect(held.url):
+    with attach(restored) as attached, psycopg.connect(attached.url):
         refused = recollect("move", "--to", target, "--data-dir", restored)
 
     assert (refused.code, refused.out) == (1, "")
@@ -84,7 +86,7 @@ def test_nothing_moves_while_a_worker_or_a_command_is_connected(
     assert contents(target) == {}
 
 
-def test_a_target_without_extensions_is_told_what_its_dba_must_run(
+def test_missing_extensions_of_the_target_are_reported_with_the_command(
     restored: Path, bare_url: str
 ) -> None:
     refused = recollect("move", "--to", bare_url, "--data-dir", restored)
@@ -94,7 +96,7 @@ def test_a_target_without_extensions_is_told_what_its_dba_must_run(
     assert contents(bare_url) == {}
 
 
-def test_a_target_that_is_in_use_is_left_alone(restored: Path, databases: TestDatabases) -> None:
+def test_a_target_with_data_is_not_changed(restored: Path, databases: TestDatabases) -> None:
     target = databases.clone()
     before = contents(target)
 
@@ -105,7 +107,7 @@ def test_a_target_that_is_in_use_is_left_alone(restored: Path, databases: TestDa
     assert contents(target) == before
 
 
-def test_a_target_where_we_may_create_nothing_is_told_what_to_grant(
+def test_missing_rights_on_the_target_are_reported_with_the_grant(
     restored: Path, bare_url: str, databases: TestDatabases
 ) -> None:
     role = str(conninfo_to_dict(bare_url)["user"])
@@ -117,19 +119,22 @@ def test_a_target_where_we_may_create_nothing_is_told_what_to_grant(
     assert f'GRANT CREATE ON SCHEMA "public" TO "{role}";' in refused.err
 
 
-def test_a_target_that_does_not_answer_is_named_without_its_password(restored: Path) -> None:
+def test_an_unreachable_target_is_reported_without_its_password(restored: Path) -> None:
     refused = recollect(
-        "move", "--to", "postgresql://ada:s3cret@127.0.0.1:1/house", "--data-dir", restored
+        "move", "--to", "postgresql://ada:s3cret@127.0.0.1:1/instance", "--data-dir", restored
     )
 
     assert (refused.code, refused.out) == (1, "")
-    assert "`postgresql://ada:***@127.0.0.1:1/house` does not answer: " in refused.err
+    assert "Cannot connect to `postgresql://ada:***@127.0.0.1:1/instance`: " in refused.err
     assert "s3cret" not in refused.err
 
 
-def test_a_house_is_not_moved_onto_itself(databases: TestDatabases) -> None:
+def test_an_instance_cannot_be_moved_onto_itself(databases: TestDatabases) -> None:
     url = databases.clone()
 
     refused = recollect("move", "--to", url, DATABASE_URL=url)
 
-    assert (refused.code, refused.err) == (1, "recollect: That is the database in use already.\n")
+    assert (refused.code, refused.err) == (
+        1,
+        "recollect: `--to` names the database that is already in use.\n",
+    )

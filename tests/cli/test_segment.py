@@ -1,4 +1,4 @@
-"""`recollect segment`: shows where a chat would be cut and why, and cuts it anew."""
+"""`recollect segment`: show how a chat is divided into segments, and divide it again."""
 
 import asyncio
 import re
@@ -9,9 +9,9 @@ import pytest
 
 from recollect.cli import main
 from recollect.compose import open_database, open_engine
-from recollect.engine.keys import move_in, operator
-from recollect.settings import Settings
-from tests.support.chats import new_chat, say
+from recollect.core.settings import Settings
+from recollect.tenancy.keys import first_run, operator_caller
+from tests.support.conversations import add_messages, new_chat
 from tests.support.database import TestDatabases
 
 
@@ -28,11 +28,11 @@ def chat(databases: TestDatabases, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     async def talk() -> str:
         settings = Settings(database_url=url, data_dir=tmp_path)
         async with open_database(settings) as database, open_engine(settings, database) as engine:
-            await move_in(engine)
-            caller = await operator(engine)
+            await first_run(engine)
+            caller = await operator_caller(engine)
             thread = await new_chat(engine, caller)
             texts = [f"Point {n} of the quarterly revenue plan for Lisbon" for n in range(8)]
-            await say(engine, caller, thread, *texts)
+            await add_messages(engine, caller, thread, *texts)
             return thread.code
 
     code = asyncio.run(talk())
@@ -50,7 +50,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return int(ended.value.code or 0), printed.out + printed.err
 
 
-def test_a_dry_run_shows_each_cut_with_its_reason_and_changes_nothing(
+def test_a_dry_run_shows_each_segment_with_its_reason(
     chat: Chat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, printed = run(capsys, f"chat-{chat.code[:12]}", "--dry-run")
@@ -60,7 +60,7 @@ def test_a_dry_run_shows_each_cut_with_its_reason_and_changes_nothing(
     assert lines == ["1-6 length_threshold 6 messages", "7-8 open still open"]
 
 
-def test_without_it_the_chat_is_cut_and_cut_again(
+def test_segmenting_again_replaces_the_earlier_memories(
     chat: Chat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = run(capsys, chat.code)
@@ -70,8 +70,6 @@ def test_without_it_the_chat_is_cut_and_cut_again(
     assert "1 memories replaced" in again[1]
 
 
-def test_a_chat_that_is_not_there_is_a_failure(
-    chat: Chat, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_chat_is_a_failure(chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "chat-aaaaaaaaaaaa")[0] == 1
     assert run(capsys, "nonsense!")[0] == 1

@@ -1,4 +1,4 @@
-"""`recollect serve` and `recollect work`: first words, last words, and what stands in their way."""
+"""`recollect serve` and `recollect work`: start, stop, and errors that prevent a start."""
 
 import re
 import signal
@@ -14,27 +14,27 @@ import pytest
 from cli_support import FASTER, interrupt_once, processes, recollect
 
 from recollect.embedded import attach
-from tests.support.running import Running, running_house
+from tests.support.serve_process import ServeProcess, running_server
 
 
 @pytest.fixture(scope="module")
-def first() -> Iterator[Running]:
-    """A house in its first hour."""
-    with running_house(**FASTER) as running:
+def first() -> Iterator[ServeProcess]:
+    """A new instance."""
+    with running_server(**FASTER) as running:
         yield running
 
 
-def test_S06_the_first_run_says_once_where_it_is_and_how_to_get_in(first: Running) -> None:
-    said = first.output
+def test_S06_the_first_run_prints_address_and_credentials_once(first: ServeProcess) -> None:
+    output = first.output
 
-    assert f"Recollect is ready at {first.url}\n" in said
-    assert len(re.findall(r"^  sign in   admin / \S{16}$", said, re.MULTILINE)) == 1
-    assert len(re.findall(r"^  API key   rk_[0-9a-f]{8}_\S{43}$", said, re.MULTILINE)) == 1
+    assert f"Recollect is ready at {first.url}\n" in output
+    assert len(re.findall(r"^  sign in   admin / \S{16}$", output, re.MULTILINE)) == 1
+    assert len(re.findall(r"^  API key   rk_[0-9a-f]{8}_\S{43}$", output, re.MULTILINE)) == 1
     with first.client() as http:
         assert http.get("/v1/memories").status_code == 200
 
 
-def test_who_comes_as_soon_as_it_says_that_it_is_ready_is_let_in(first: Running) -> None:
+def test_a_connection_is_accepted_as_soon_as_the_server_says_ready(first: ServeProcess) -> None:
     first.stop()
     command = [sys.executable, "-m", "recollect", "serve", "--data-dir", str(first.data_dir)]
     with subprocess.Popen(
@@ -56,8 +56,8 @@ def test_who_comes_as_soon_as_it_says_that_it_is_ready_is_let_in(first: Running)
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_within_seconds_and_leaves_no_server(
-    first: Running, by: signal.Signals
+def test_a_signal_stops_it_within_seconds_and_leaves_no_process(
+    first: ServeProcess, by: signal.Signals
 ) -> None:
     assert first.process
     assert processes(first.data_dir)
@@ -72,12 +72,12 @@ def test_a_signal_ends_it_within_seconds_and_leaves_no_server(
     assert (code, remained) == (0, [])
     assert took < 10
     assert "Traceback" not in first.output
-    # S06: the second start, and the third, have nothing to give away.
+    # S06: later starts print no credentials.
     assert first.output.count("API key") == first.output.count("sign in") == 1
     assert first.output.count(first.key) == 1
 
 
-def test_S53_a_neighbour_on_the_machine_cannot_say_for_whom_it_asks(first: Running) -> None:
+def test_S53_a_local_process_cannot_fake_its_client_address(first: ServeProcess) -> None:
     with first.client() as http:
         tries = [
             http.post(
@@ -91,56 +91,58 @@ def test_S53_a_neighbour_on_the_machine_cannot_say_for_whom_it_asks(first: Runni
     assert tries == [401] * 30 + [429]
 
 
-def test_what_is_no_http_leaves_no_sentence_in_the_log(first: Running) -> None:
-    with socket.create_connection(("127.0.0.1", first.port)) as stranger:
-        stranger.sendall(b"\x16\x03\x01 is no HTTP\r\n\r\n")
-        answer = stranger.makefile("rb").readline()
+def test_bytes_that_are_not_http_are_not_logged(first: ServeProcess) -> None:
+    with socket.create_connection(("127.0.0.1", first.port)) as client:
+        client.sendall(b"\x16\x03\x01 is no HTTP\r\n\r\n")
+        answer = client.makefile("rb").readline()
 
     assert answer.startswith(b"HTTP/1.1 400")
     assert "Invalid HTTP" not in first.output
 
 
-def test_a_second_serve_on_the_same_directory_is_told_who_is_there(house: Running) -> None:
-    assert house.process
+def test_a_second_serve_on_the_same_directory_names_the_running_process(
+    instance: ServeProcess,
+) -> None:
+    assert instance.process
 
-    refused = recollect("serve", "--port", 0, "--data-dir", house.data_dir)
+    refused = recollect("serve", "--port", 0, "--data-dir", instance.data_dir)
 
     assert refused.code == 1
     assert refused.err == (
-        f"recollect: `recollect serve` already runs on `{house.data_dir}` (process "
-        f"{house.process.pid}). Stop it or choose another `--data-dir`.\n"
+        f"recollect: `recollect serve` already runs on `{instance.data_dir}` (process "
+        f"{instance.process.pid}). Stop it or choose another `--data-dir`.\n"
     )
 
 
-def test_a_port_in_use_is_named_before_anything_is_made(desk: Path) -> None:
+def test_a_port_in_use_is_reported_before_anything_is_created(workdir: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
 
-        refused = recollect("serve", "--port", port, "--data-dir", desk / "data")
+        refused = recollect("serve", "--port", port, "--data-dir", workdir / "data")
 
     assert (refused.code, refused.out) == (1, "")
     assert f"Cannot listen on `127.0.0.1:{port}`" in refused.err
-    assert "Stop what is there or choose another `--port`." in refused.err
-    assert not (desk / "data").exists()
+    assert "Stop the program that uses it or choose another `--port`." in refused.err
+    assert not (workdir / "data").exists()
 
 
-def test_an_address_of_another_machine_is_refused_with_what_to_do(desk: Path) -> None:
-    # 192.0.2.0/24 is for documents: no machine has it.
-    refused = recollect("serve", "--host", "192.0.2.1", "--data-dir", desk / "data")
+def test_an_address_of_another_machine_is_rejected_with_a_hint(workdir: Path) -> None:
+    # 192.0.2.0/24 is reserved for documentation: no machine has it.
+    refused = recollect("serve", "--host", "192.0.2.1", "--data-dir", workdir / "data")
 
     assert (refused.code, refused.out) == (1, "")
-    assert "Choose an address of this machine with `--host`" in refused.err
+    assert "Set `--host` to an address of this machine" in refused.err
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_a_worker_ends_quietly(restored: Path, by: signal.Signals) -> None:
-    with attach(restored) as held:
-        before = _listeners(held.admin_url)
+def test_a_worker_stops_without_errors_on_a_signal(restored: Path, by: signal.Signals) -> None:
+    with attach(restored) as attached:
+        before = _listeners(attached.admin_url)
 
         ended = interrupt_once(
-            lambda: _listeners(held.admin_url) > before, "work", "--data-dir", restored, by=by
+            lambda: _listeners(attached.admin_url) > before, "work", "--data-dir", restored, by=by
         )
 
     assert (ended.code, ended.out, ended.err) == (0, "Working. Stop with Ctrl-C.\n", "")
@@ -152,27 +154,27 @@ def _listeners(url: str) -> int:
     return len(rows)
 
 
-def test_a_misspelt_setting_is_named_and_the_right_one_with_it() -> None:
+def test_a_misspelt_setting_is_reported_with_the_right_name() -> None:
     refused = recollect("serve", RECOLLECT_DATABSE_URL="postgresql://elsewhere/x")
 
     assert (refused.code, refused.out) == (1, "")
     assert refused.err == (
-        "recollect: The environment variable `RECOLLECT_DATABSE_URL` is no setting of Recollect. "
+        "recollect: The environment variable `RECOLLECT_DATABSE_URL` is not a Recollect setting. "
         "Did you mean `database_url`?\n"
     )
 
 
-def test_a_database_that_does_not_answer_is_named_without_its_password() -> None:
+def test_an_unreachable_database_is_reported_without_its_password() -> None:
     with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # and does not listen
+        silent.bind(("127.0.0.1", 0))  # bound, but not listening
         port = silent.getsockname()[1]
 
         refused = recollect(
-            "serve", "--port", 0, DATABASE_URL=f"postgresql://ada:s3cret@127.0.0.1:{port}/house"
+            "serve", "--port", 0, DATABASE_URL=f"postgresql://ada:s3cret@127.0.0.1:{port}/instance"
         )
 
     assert (refused.code, refused.out) == (1, "")
     assert f"port {port} failed: Connection refused" in refused.err
-    assert f"`postgresql://ada:***@127.0.0.1:{port}/house`" in refused.err
+    assert f"`postgresql://ada:***@127.0.0.1:{port}/instance`" in refused.err
     assert "s3cret" not in refused.err
     assert refused.err.count("\n") == 1

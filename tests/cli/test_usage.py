@@ -1,4 +1,4 @@
-"""Help that teaches, and one clear line for wrong input. In process: nothing here gets to work."""
+"""Help texts, and one clear line for wrong input. These tests run in process: no command starts."""
 
 import argparse
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from cli_support import environment
 
 from recollect import __version__
-from recollect.cli import _parser, main
+from recollect.cli import _make_parser, main
 
 
 def _commands(parser: argparse.ArgumentParser, words: list[str]) -> Iterator[list[str]]:
@@ -23,7 +23,7 @@ def _commands(parser: argparse.ArgumentParser, words: list[str]) -> Iterator[lis
                 yield from _commands(each, [*words, name])
 
 
-COMMANDS = list(_commands(_parser(), []))
+COMMANDS = list(_commands(_make_parser(), []))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -33,19 +33,19 @@ def test_every_help_shows_an_example_of_the_command(
     with pytest.raises(SystemExit) as ended:
         main([*words, "--help"])
 
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     assert ended.value.code == 0
-    assert "recollect " + " ".join(words) in said.split("example:\n", 1)[1]
-    assert "--data-dir" in said
+    assert "recollect " + " ".join(words) in message.split("example:\n", 1)[1]
+    assert "--data-dir" in message
 
 
-def test_the_first_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_main_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
 
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     assert len(COMMANDS) >= 16
-    listed = {line.split()[0] for line in said.splitlines() if line.startswith("    ")}
+    listed = {line.split()[0] for line in message.splitlines() if line.startswith("    ")}
     assert {words[0] for words in COMMANDS} - listed == set()
 
 
@@ -57,7 +57,7 @@ def test_version_prints_the_version_and_nothing_else(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == f"recollect {__version__}\n"
 
 
-def test_the_package_itself_is_the_command() -> None:
+def test_the_package_can_be_run_as_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "recollect", "version"],
         capture_output=True,
@@ -70,50 +70,57 @@ def test_the_package_itself_is_the_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "COMMAND"),
         (["sevre"], "invalid choice: 'sevre'"),
         (["key"], "VERB"),
-        (["key", "create", "--expires", "soon"], "`soon` is no time: write 2027-01-31, 90d or 12h"),
-        (["key", "create", "--expires", "99999999999d"], "is no time"),
-        (["key", "create", "--expires", "²d"], "is no time"),
+        (
+            ["key", "create", "--expires", "soon"],
+            "`soon` is not a valid time: write 2027-01-31, 90d or 12h",
+        ),
+        (["key", "create", "--expires", "99999999999d"], "is not a valid time"),
+        (["key", "create", "--expires", "²d"], "is not a valid time"),
         (["key", "create", "--rights", "read,fly"], "rights are read, write, delete, admin"),
         (["serve", "--port", "http"], "invalid int value: 'http'"),
-        (["work", "--slots", "0"], "`0` is no whole number above zero"),
-        (["jobs", "list", "--limit", "-1"], "`-1` is no whole number above zero"),
+        (["work", "--slots", "0"], "`0` is not a whole number greater than zero"),
+        (["jobs", "list", "--limit", "-1"], "`-1` is not a whole number greater than zero"),
         (["jobs", "retry", "all"], "invalid UUID value: 'all'"),
         (["move"], "--to"),
-        (["move", "--to", "mysql://db/house"], "must begin with `postgresql://`"),
-        (["move", "--to", "postgresql://[::1/house"], "cannot be read"),
+        (["move", "--to", "mysql://db/instance"], "must begin with `postgresql://`"),
+        (["move", "--to", "postgresql://[::1/instance"], "cannot be read"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_a_line_that_says_what(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_usage_exits_with_2_and_names_the_problem(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
 
     printed = capsys.readouterr()
     assert (ended.value.code, printed.out) == (2, "")
-    assert said in printed.err.splitlines()[-1]
+    assert message in printed.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
-        ("DATABASE_URL", "mysql://db/house", "`DATABASE_URL` must begin with `postgresql://`."),
-        ("DATABASE_URL", "postgresql://u:s3cret@[::1/house", "`DATABASE_URL` cannot be read: "),
-        ("DATABASE_URL", "postgresql://u:s3cret@h/house?hots=x", "`DATABASE_URL` cannot be read: "),
+        ("DATABASE_URL", "mysql://db/instance", "`DATABASE_URL` must begin with `postgresql://`."),
+        ("DATABASE_URL", "postgresql://u:s3cret@[::1/instance", "`DATABASE_URL` cannot be read: "),
+        (
+            "DATABASE_URL",
+            "postgresql://u:s3cret@h/instance?hots=x",
+            "`DATABASE_URL` cannot be read: ",
+        ),
         ("RECOLLECT_PORT", "http", "The setting `port` must be a whole number."),
         ("RECOLLECT_PGBOUNCER", "maybe", "The setting `pgbouncer` must be `true` or `false`."),
         ("RECOLLECT_CONFIG", "/nonexistent.toml", "`/nonexistent.toml` does not exist."),
     ],
 )
-def test_a_wrong_setting_ends_with_1_and_one_line_that_names_it(
+def test_a_wrong_setting_exits_with_1_and_one_line(
     name: str,
     value: str,
-    said: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -124,14 +131,14 @@ def test_a_wrong_setting_ends_with_1_and_one_line_that_names_it(
 
     printed = capsys.readouterr()
     assert (ended.value.code, printed.out, printed.err.count("\n")) == (1, "", 1)
-    assert said in printed.err
+    assert message in printed.err
     assert "s3cret" not in printed.err
 
 
-def test_a_settings_file_that_is_no_toml_is_named(
+def test_a_settings_file_that_is_not_toml_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "house.toml"
+    file = tmp_path / "instance.toml"
     file.write_text("port = = 1")
 
     with pytest.raises(SystemExit) as ended:

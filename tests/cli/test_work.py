@@ -9,8 +9,8 @@ import pytest
 from cli_support import recollect
 
 from recollect.embedded import attach
-from tests.models.stub_endpoint import Stub
-from tests.support.live import on_a_port
+from tests.models.stub_endpoint import StubEndpoint
+from tests.support.live_server import serve_app
 
 KIND = "tend_vectors"
 
@@ -22,12 +22,12 @@ def run(url: str, statement: str) -> list[tuple[object, ...]]:
 
 
 @pytest.fixture
-def buried(restored: Path) -> str:
-    """The id of a job that was given up."""
+def failed_job(restored: Path) -> str:
+    """The id of a failed job."""
     job = str(uuid4())
-    with attach(restored) as held:
+    with attach(restored) as attached:
         run(
-            held.admin_url,
+            attached.admin_url,
             f"""
             DELETE FROM job;
             INSERT INTO job (workspace_id, id, kind, dedupe_key, status, attempts, run_after,
@@ -40,52 +40,52 @@ def buried(restored: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_buried_job_is_shown_retried_and_done(restored: Path, buried: str) -> None:
+def test_a_failed_job_is_listed_retried_and_done(restored: Path, failed_job: str) -> None:
     shown = recollect("jobs", "list", "--status", "buried", "--data-dir", restored)
-    retried = recollect("jobs", "retry", buried, "--data-dir", restored)
+    retried = recollect("jobs", "retry", failed_job, "--data-dir", restored)
     done = recollect("work", "--once", "--data-dir", restored)
     after = recollect("jobs", "--data-dir", restored, "list")
 
-    assert shown.out.startswith(f"{buried}  buried   {KIND}     try 5  due 20")
+    assert shown.out.startswith(f"{failed_job}  buried   {KIND}     try 5  due 20")
     assert shown.out.endswith("  ValueError at x.py:1\n")
-    assert (retried.code, retried.out) == (0, "1 jobs will be tried again\n")
+    assert (retried.code, retried.out) == (0, "1 jobs will be retried\n")
     assert (done.code, done.out) == (0, "1 jobs done\n")
-    assert after.out.startswith(f"{buried}  done     {KIND}     try 1  due 20")
+    assert after.out.startswith(f"{failed_job}  done     {KIND}     try 1  due 20")
 
 
-def test_where_nothing_is_buried_nothing_is_retried(restored: Path) -> None:
+def test_without_failed_jobs_nothing_is_retried(restored: Path) -> None:
     retried = recollect("jobs", "retry", "--data-dir", restored)
     shown = recollect("jobs", "list", "--status", "buried", "--data-dir", restored)
 
-    assert (retried.code, retried.out) == (0, "0 jobs will be tried again\n")
+    assert (retried.code, retried.out) == (0, "0 jobs will be retried\n")
     assert (shown.code, shown.out) == (0, "no jobs\n")
 
 
-def test_jobs_of_a_house_that_is_not_there_are_refused_and_make_none(desk: Path) -> None:
-    shown = recollect("jobs", "list", "--data-dir", desk / "data")
+def test_listing_jobs_does_not_create_a_missing_instance(workdir: Path) -> None:
+    shown = recollect("jobs", "list", "--data-dir", workdir / "data")
 
     assert (shown.code, shown.out) == (1, "")
-    assert "`recollect serve` makes a new one" in shown.err
-    assert not (desk / "data").exists()
+    assert "create a new instance with `recollect serve`" in shown.err
+    assert not (workdir / "data").exists()
 
 
-def test_a_second_migration_finds_nothing_to_do(restored: Path) -> None:
+def test_a_second_migration_has_nothing_to_do(restored: Path) -> None:
     again = recollect("migrate", "--data-dir", restored)
 
     assert (again.code, again.out) == (0, "already up to date\n")
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Stub]:
-    """An embeddings endpoint of another model."""
-    stub = Stub()
-    with on_a_port(stub) as url:
+def endpoint() -> Iterator[StubEndpoint]:
+    """An embeddings endpoint with another model."""
+    stub = StubEndpoint()
+    with serve_app(stub) as url:
         stub.url = f"{url}/v1"
         yield stub
 
 
-def test_a_change_of_model_fills_a_new_generation_and_switches(
-    restored: Path, endpoint: Stub
+def test_a_new_model_fills_a_new_generation_and_switches_to_it(
+    restored: Path, endpoint: StubEndpoint
 ) -> None:
     changed = recollect(
         "reembed",
@@ -97,10 +97,10 @@ def test_a_change_of_model_fills_a_new_generation_and_switches(
 
     assert changed.code == 0, changed.err
     assert changed.out.splitlines()[-1] == "complete"
-    with attach(restored) as held:
-        [(total,)] = run(held.admin_url, "SELECT count(*) FROM memory WHERE deleted_at IS NULL")
+    with attach(restored) as attached:
+        [(total,)] = run(attached.admin_url, "SELECT count(*) FROM memory WHERE deleted_at IS NULL")
         [serving] = run(
-            held.admin_url,
+            attached.admin_url,
             """
             SELECT g.model, g.dimension, count(v.memory_id)
             FROM generation g
@@ -114,7 +114,7 @@ def test_a_change_of_model_fills_a_new_generation_and_switches(
     assert changed.out.splitlines()[-2] == f"serving  other: {total} of {total}"
 
 
-def test_a_model_that_does_not_answer_leaves_the_old_one_serving(restored: Path) -> None:
+def test_an_unreachable_model_leaves_the_old_one_serving(restored: Path) -> None:
     changed = recollect(
         "reembed",
         "--data-dir",
@@ -124,8 +124,8 @@ def test_a_model_that_does_not_answer_leaves_the_old_one_serving(restored: Path)
     )
 
     assert changed.code == 1
-    assert changed.out.splitlines()[-1] == "not complete: is the embedder up?"
-    with attach(restored) as held:
-        assert run(held.admin_url, "SELECT model, state FROM generation") == [
+    assert changed.out.splitlines()[-1] == "not complete: check that the embedder is running"
+    with attach(restored) as attached:
+        assert run(attached.admin_url, "SELECT model, state FROM generation") == [
             ("snowflake-arctic-embed-s", "serving")
         ]

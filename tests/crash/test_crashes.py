@@ -1,4 +1,4 @@
-"""Nothing acknowledged is ever lost: not by kill -9, a dead embedder, or a worker's sudden end."""
+"""Acknowledged data survives kill -9 of everything."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ import pytest
 
 from recollect.embedded import attach
 from tests.support.database import TestDatabases
-from tests.support.running import Running, running_house
+from tests.support.serve_process import ServeProcess, running_server
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -19,10 +19,10 @@ KILLS = 6
 WRITERS = 6
 
 
-async def write(house: Running, acknowledged: list[dict[str, str]], seed: int) -> None:
-    """Save, change and repeat until the server is gone, noting what was acknowledged."""
-    headers = {"X-API-Key": house.key}
-    async with httpx2.AsyncClient(base_url=house.url, headers=headers, timeout=30) as http:
+async def write(instance: ServeProcess, acknowledged: list[dict[str, str]], seed: int) -> None:
+    """Save memories until the server is gone and record those it acknowledged."""
+    headers = {"X-API-Key": instance.key}
+    async with httpx2.AsyncClient(base_url=instance.url, headers=headers, timeout=30) as http:
         number = 0
         while True:
             number += 1
@@ -35,11 +35,11 @@ async def write(house: Running, acknowledged: list[dict[str, str]], seed: int) -
                 acknowledged.append({"id": answer.json()["id"], "content": text})
 
 
-async def kept(house: Running) -> dict[str, str]:
-    """Every memory there is, by walking the list."""
+async def list_memories(instance: ServeProcess) -> dict[str, str]:
+    """Return every memory by paging through the list."""
     found: dict[str, str] = {}
-    headers = {"X-API-Key": house.key}
-    async with httpx2.AsyncClient(base_url=house.url, headers=headers, timeout=30) as http:
+    headers = {"X-API-Key": instance.key}
+    async with httpx2.AsyncClient(base_url=instance.url, headers=headers, timeout=30) as http:
         after: dict[str, str] = {}
         while True:
             page = (await http.get("/v1/memory", params={"limit": "100", **after})).json()
@@ -49,33 +49,33 @@ async def kept(house: Running) -> dict[str, str]:
             after = {"starting_after": page["last_id"]}
 
 
-async def test_every_acknowledged_memory_survives_kill_9_of_everything_many_times() -> None:
+async def test_acknowledged_memories_survive_repeated_kill_9() -> None:
     dice = random.Random(20_260_301)
     acknowledged: list[dict[str, str]] = []
-    with running_house() as house:
+    with running_server() as instance:
         for kill in range(KILLS):
             writers = [
-                asyncio.create_task(write(house, acknowledged, kill * WRITERS + seed))
+                asyncio.create_task(write(instance, acknowledged, kill * WRITERS + seed))
                 for seed in range(WRITERS)
             ]
             before = len(acknowledged)
             await until(lambda before=before: len(acknowledged) > before)
-            # Not a wait for something: the moment of the cut must be any moment.
+            # A random delay: the kill must hit an arbitrary moment.
             await asyncio.sleep(dice.uniform(0.0, 0.8))
-            await asyncio.to_thread(house.kill_everything)
+            await asyncio.to_thread(instance.kill_everything)
             await asyncio.gather(*writers)
-            await asyncio.to_thread(house.start)
+            await asyncio.to_thread(instance.start)
 
-        survived = await kept(house)
+        survived = await list_memories(instance)
 
     assert {each["id"]: survived.get(each["id"]) for each in acknowledged} == {
         each["id"]: each["content"] for each in acknowledged
     }
 
 
-# Every memory has its postings, as many as were noted for it; the tally is their sum; and each has
-# its vector or a job that will make it.
-AGREES = """
+# Every memory has the recorded number of postings, the tally is their sum, and each memory has a
+# vector or a queued job that will add it.
+CONSISTENCY = """
     SELECT
         (SELECT count(*) FROM memory) AS memories,
         (SELECT count(*) FROM memory JOIN memory_terms USING (workspace_id)
@@ -88,22 +88,22 @@ AGREES = """
         (SELECT count(*) FROM memory_vector)
             = (SELECT count(*) FROM memory)
         OR EXISTS (SELECT FROM job WHERE kind = 'tend_vectors' AND status <> 'done')
-            AS vectors_are_there_or_owed
+            AS vectors_exist_or_are_queued
 """
 
 
-async def test_after_kill_9_words_and_vectors_agree_with_the_memories() -> None:
-    with running_house() as house:
+async def test_postings_and_vectors_match_the_memories_after_kill_9() -> None:
+    with running_server() as instance:
         acknowledged: list[dict[str, str]] = []
-        writers = [asyncio.create_task(write(house, acknowledged, seed)) for seed in range(4)]
+        writers = [asyncio.create_task(write(instance, acknowledged, seed)) for seed in range(4)]
         await until(lambda: len(acknowledged) >= 40)
-        await asyncio.to_thread(house.kill_everything)
+        await asyncio.to_thread(instance.kill_everything)
         await asyncio.gather(*writers)
 
-        attached = await asyncio.to_thread(attach, house.data_dir)
+        attached = await asyncio.to_thread(attach, instance.data_dir)
         with attached, psycopg.connect(attached.admin_url) as db:
-            row = db.execute(AGREES).fetchone()
-        await asyncio.to_thread(house.start)
+            row = db.execute(CONSISTENCY).fetchone()
+        await asyncio.to_thread(instance.start)
 
     assert row
     memories = row[0]
@@ -111,12 +111,12 @@ async def test_after_kill_9_words_and_vectors_agree_with_the_memories() -> None:
     assert row == (memories, memories, memories, True, True, True)
 
 
-async def test_two_servers_beside_each_other_serve_one_memory(databases: TestDatabases) -> None:
-    # Of its own: only the first start on an empty one tells a key.
+async def test_two_servers_share_one_database(databases: TestDatabases) -> None:
+    # A new database, because only the first start on an empty one prints a key.
     database_url = databases.clone()
     with (
-        running_house(DATABASE_URL=database_url) as one,
-        running_house(DATABASE_URL=database_url) as other,
+        running_server(DATABASE_URL=database_url) as one,
+        running_server(DATABASE_URL=database_url) as other,
     ):
         other.key = one.key = one.key or other.key
         with one.client() as here, other.client() as there:
@@ -133,18 +133,18 @@ async def test_two_servers_beside_each_other_serve_one_memory(databases: TestDat
     assert gone.status_code == 404
 
 
-async def test_a_stopped_server_ends_cleanly_and_starts_again_in_seconds() -> None:
-    with running_house() as house:
-        with house.client() as http:
+async def test_a_server_stops_cleanly_and_restarts_in_seconds() -> None:
+    with running_server() as instance:
+        with instance.client() as http:
             saved = http.post("/v1/memories", json={"content": "Ada takes her tea black"}).json()
 
-        code = house.stop()
+        code = instance.stop()
         began = time.monotonic()
-        house.start()
+        instance.start()
         took = time.monotonic() - began
-        with house.client() as http:
+        with instance.client() as http:
             read = http.get(f"/v1/memory/{saved['id']}").json()
 
     assert code == 0
     assert read == saved
-    assert took < 60  # a bound against hanging; bench/ says how fast it is
+    assert took < 60  # only a guard against hanging; bench/ measures the speed

@@ -1,4 +1,4 @@
-"""A server that ends in the middle of a turn: what the user said and what was to be learnt stay."""
+"""A server that stops during a turn keeps the user's message and the facts to learn from it."""
 
 import asyncio
 import signal
@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from tests.support.database import TestDatabases
-from tests.support.live import on_a_port
-from tests.support.running import Running, running_house
-from tests.support.upstream import Endpoint, Raw, Say
+from tests.support.live_server import serve_app
+from tests.support.serve_process import ServeProcess, running_server
+from tests.support.upstream import Answer, Endpoint, RawAnswer
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -19,27 +19,27 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 THREAD = "killed"
 
 
-async def talk_until_it_ends(house: Running, end: Callable[[], None]) -> None:
-    """Ask, see the first words, and end it."""
-    headers = {"Authorization": f"Bearer {house.key}", "X-Recollect-Thread": THREAD}
-    said = [{"role": "user", "content": "I live in Oslo. What is the weather?"}]
-    body = {"model": "m1", "messages": said, "stream": True}
+async def chat_until_stopped(instance: ServeProcess, stop: Callable[[], None]) -> None:
+    """Start a streamed turn and stop the server after the first words."""
+    headers = {"Authorization": f"Bearer {instance.key}", "X-Recollect-Thread": THREAD}
+    messages = [{"role": "user", "content": "I live in Oslo. What is the weather?"}]
+    body = {"model": "m1", "messages": messages, "stream": True}
     async with (
-        httpx2.AsyncClient(base_url=house.url, headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(base_url=instance.url, headers=headers, timeout=30) as http,
         http.stream("POST", "/v1/chat/completions", json=body) as answer,
     ):
         assert answer.status_code == 200
         with pytest.raises(httpx2.TransportError):
             async for line in answer.aiter_lines():
                 if "One" in line:
-                    await asyncio.to_thread(end)
+                    await asyncio.to_thread(stop)
 
 
-async def learnt(house: Running) -> list[str]:
-    """What is remembered, once anything is."""
-    headers = {"Authorization": f"Bearer {house.key}"}
+async def learnt_memories(instance: ServeProcess) -> list[str]:
+    """Wait until there are memories and return their contents."""
+    headers = {"Authorization": f"Bearer {instance.key}"}
     found: list[dict[str, str]] = []
-    async with httpx2.AsyncClient(base_url=house.url, headers=headers, timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=instance.url, headers=headers, timeout=30) as http:
 
         async def is_any() -> bool:
             nonlocal found
@@ -50,20 +50,20 @@ async def learnt(house: Running) -> list[str]:
     return [each["content"] for each in found]
 
 
-async def test_kill_9_in_mid_turn_loses_neither_the_message_nor_its_lesson() -> None:
+async def test_kill_9_during_a_turn_keeps_the_message_and_its_inbox_item() -> None:
     endpoint = Endpoint()
-    endpoint.script = [Raw(Say("One two.").events("m1", with_usage=False)[:2], hangs=True)]
+    endpoint.script = [RawAnswer(Answer("One two.").events("m1", with_usage=False)[:2], hangs=True)]
     with (
-        on_a_port(endpoint) as url,
-        running_house(RECOLLECT_CHAT_URL=f"{url}/v1", RECOLLECT_WORKERS="0") as house,
+        serve_app(endpoint) as url,
+        running_server(RECOLLECT_CHAT_URL=f"{url}/v1", RECOLLECT_WORKERS="0") as instance,
     ):
-        await talk_until_it_ends(house, house.kill_everything)
-        house.environment["RECOLLECT_WORKERS"] = "1"
-        await asyncio.to_thread(house.start)
+        await chat_until_stopped(instance, instance.kill_everything)
+        instance.environment["RECOLLECT_WORKERS"] = "1"
+        await asyncio.to_thread(instance.start)
 
-        assert await learnt(house) == ["The user lives in Oslo."]
-        with house.client() as http:
-            bearer = {"Authorization": f"Bearer {house.key}"}
+        assert await learnt_memories(instance) == ["The user lives in Oslo."]
+        with instance.client() as http:
+            bearer = {"Authorization": f"Bearer {instance.key}"}
             [chat] = http.get("/api/chats", headers=bearer).json()["results"]
             kept = http.get(f"/api/chats/{chat['id']}/messages", headers=bearer).json()
         assert [(each["role"], each["content"]) for each in kept["_embedded"]["inf:message"]] == [
@@ -71,34 +71,34 @@ async def test_kill_9_in_mid_turn_loses_neither_the_message_nor_its_lesson() -> 
         ]
 
 
-async def test_one_told_twice_to_leave_keeps_as_much_of_the_answer_as_there_was(
+async def test_a_second_stop_signal_keeps_the_partial_answer(
     databases: TestDatabases,
 ) -> None:
     endpoint = Endpoint()
-    endpoint.script = [Raw(Say("One two.").events("m1", with_usage=False)[:2], hangs=True)]
+    endpoint.script = [RawAnswer(Answer("One two.").events("m1", with_usage=False)[:2], hangs=True)]
     database_url = databases.empty()
 
     with (
-        on_a_port(endpoint) as url,
-        running_house(DATABASE_URL=database_url, RECOLLECT_CHAT_URL=f"{url}/v1") as house,
+        serve_app(endpoint) as url,
+        running_server(DATABASE_URL=database_url, RECOLLECT_CHAT_URL=f"{url}/v1") as instance,
     ):
-        process = house.process
+        process = instance.process
         assert process
 
-        def leave() -> None:
-            for told in (signal.SIGTERM, signal.SIGINT):
-                process.send_signal(told)
+        def stop() -> None:
+            for each in (signal.SIGTERM, signal.SIGINT):
+                process.send_signal(each)
             process.wait(30)
 
-        await talk_until_it_ends(house, leave)
+        await chat_until_stopped(instance, stop)
 
     assert process.returncode == 0
     with psycopg.connect(database_url) as db:
         db.execute("SET LOCAL recollect.reach = 'everywhere'")
-        kept = db.execute("SELECT role, content, metadata FROM message ORDER BY position")
-        said = kept.fetchall()
-    assert [each[:2] for each in said] == [
+        rows = db.execute("SELECT role, content, metadata FROM message ORDER BY position")
+        messages = rows.fetchall()
+    assert [each[:2] for each in messages] == [
         ("user", "I live in Oslo. What is the weather?"),
         ("assistant", "One"),
     ]
-    assert said[1][2]["incomplete"] is True
+    assert messages[1][2]["incomplete"] is True

@@ -1,4 +1,4 @@
-"""Every block marked `run` is typed into a shell in front of a fresh server."""
+"""Runs every block marked `run` in a shell against a fresh server."""
 
 import os
 import re
@@ -8,34 +8,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import Block, Document, Step, documents, fits, script, steps
-from tests.support.running import Running, running_house
+from tests.support.markdown_docs import Block, Document, Step, documents, matches, script, steps
+from tests.support.serve_process import ServeProcess, running_server
 
-WRITTEN = "127.0.0.1:8484"
+DOCUMENTED_ADDRESS = "127.0.0.1:8484"
 ALLOWED = ("curl ", "recollect ", "python ", "export ", "make serve")
 _ASSIGNMENT = re.compile(r"export (\w+)=(\S+)")
 _PLACEHOLDER = re.compile(r"\b([a-z]+_)…")
 
-RUN = [document for document in documents() if document.to_run]
+RUNNABLE = [document for document in documents() if document.runnable_blocks]
 
 
 class Reader:
-    """Somebody at a terminal who types what the document says."""
+    """A reader who types the document's commands into a terminal."""
 
-    def __init__(self, house: Running, desk: Path) -> None:
-        self._house = house
-        self._desk = desk
-        self._seen = ""
+    def __init__(self, server: ServeProcess, directory: Path) -> None:
+        self._server = server
+        self._directory = directory
+        self._printed = ""
         self._environment = {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "HOME": str(desk),
+            "HOME": str(directory),
             "LANG": "C.UTF-8",
-            "RECOLLECT_DATA_DIR": str(house.data_dir),
+            "RECOLLECT_DATA_DIR": str(server.data_dir),
             "RECOLLECT_LOG_LEVEL": "warning",
-            "KEY": house.key,
+            "KEY": server.key,
         }
-        # In a terminal curl draws no progress bar; here it would.
-        (desk / ".curlrc").write_text("silent\nshow-error\n")
+        # Without a terminal curl prints a progress meter.
+        (directory / ".curlrc").write_text("silent\nshow-error\n")
 
     def follow(self, block: Block) -> None:
         if block.language == "python":
@@ -45,55 +45,57 @@ class Reader:
             self._check(block, step, self._type(step.command))
 
     def _type(self, command: str) -> str:
-        assert command.startswith(ALLOWED), f"not a newcomer's command: {command}"
-        command = _PLACEHOLDER.sub(self._last, command)
+        assert command.startswith(ALLOWED), f"not allowed in the documents: {command}"
+        command = _PLACEHOLDER.sub(self._last_printed, command)
         if command == "make serve":
-            return self._noted(self._house.output)
+            return self._record(self._server.output)
         if assigned := _ASSIGNMENT.fullmatch(command):
             self._environment[assigned[1]] = assigned[2]
             return ""
         return self._run(["bash", "-c", command])
 
     def _run(self, command: list[str]) -> str:
-        here = self._house.url.removeprefix("http://")
+        here = self._server.url.removeprefix("http://")
         done = subprocess.run(
-            [part.replace(WRITTEN, here) for part in command],
+            [part.replace(DOCUMENTED_ADDRESS, here) for part in command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=60,
-            cwd=self._desk,
+            cwd=self._directory,
             env=self._environment,
             check=False,
         )
-        return self._noted(done.stdout)
+        return self._record(done.stdout)
 
-    def _noted(self, output: str) -> str:
-        output = output.replace(self._house.url.removeprefix("http://"), WRITTEN)
-        self._seen += output
+    def _record(self, output: str) -> str:
+        output = output.replace(self._server.url.removeprefix("http://"), DOCUMENTED_ADDRESS)
+        self._printed += output
         return output
 
-    def _last(self, placeholder: re.Match[str]) -> str:
-        found = re.findall(rf"\b{placeholder[1]}[\w-]+", self._seen)
-        assert found, f"nothing was printed yet that {placeholder[0]} could stand for"
+    def _last_printed(self, placeholder: re.Match[str]) -> str:
+        found = re.findall(rf"\b{placeholder[1]}[\w-]+", self._printed)
+        assert found, f"no earlier output matches {placeholder[0]}"
         return found[-1]
 
     @staticmethod
     def _check(block: Block, step: Step, output: str) -> None:
-        assert fits(output, step.expected), (
+        assert matches(output, step.expected), (
             f"line {block.line}: $ {step.command}\nprinted:\n{output.strip()}\n"
-            f"written:\n{step.expected}"
+            f"documented:\n{step.expected}"
         )
 
 
-@pytest.mark.parametrize("document", RUN, ids=[document.name for document in RUN])
-def test_what_is_documented_happens(document: Document, tmp_path: Path) -> None:
-    # A busy machine must not make a save answer that its vector comes later.
-    with running_house(RECOLLECT_EMBEDDING_DEADLINE_MS="30000") as house:
-        reader = Reader(house, tmp_path)
-        for block in document.to_run:
+@pytest.mark.parametrize("document", RUNNABLE, ids=[document.name for document in RUNNABLE])
+def test_documented_commands_print_the_documented_output(
+    document: Document, tmp_path: Path
+) -> None:
+    # On a busy machine a save could miss the deadline and report that its vector comes later.
+    with running_server(RECOLLECT_EMBEDDING_DEADLINE_MS="30000") as server:
+        reader = Reader(server, tmp_path)
+        for block in document.runnable_blocks:
             reader.follow(block)
 
 
-def test_the_readme_is_among_them() -> None:
-    assert "README.md" in [document.name for document in RUN]
+def test_the_readme_has_runnable_commands() -> None:
+    assert "README.md" in [document.name for document in RUNNABLE]

@@ -1,13 +1,13 @@
-"""`docs/configuration.md` lists every setting there is, as `settings.py` describes it."""
+"""`docs/configuration.md` lists every setting, as described in `settings.py`."""
 
 import dataclasses
 from typing import Any
 
-from recollect.settings import PREFIX, documented
-from tests.support.documents import PROJECT
+from recollect.core.settings import PREFIX, list_settings
+from tests.support.markdown_docs import PROJECT
 
 
-def test_the_table_is_that_of_the_settings() -> None:
+def test_the_documented_table_matches_the_settings() -> None:
     text = (PROJECT / "docs" / "configuration.md").read_text("utf-8")
     rows = [_cells(line) for line in text.splitlines() if line.startswith("| `")]
 
@@ -15,7 +15,7 @@ def test_the_table_is_that_of_the_settings() -> None:
 
     assert written == [
         [f"`{name}`", _variable(name), _default(default), about]
-        for name, about, default in documented()
+        for name, about, default in list_settings()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Whatever the documents name is there: files, headings, make targets, commands, benchmarks."""
+"""Everything the documents refer to exists: files, headings, make targets, commands, modules."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recollect.cli import main
-from tests.support.documents import PROJECT, Document, documents
+from tests.support.markdown_docs import PROJECT, Document, documents
 
 DOCUMENTS = documents()
 each_document = pytest.mark.parametrize(
@@ -24,7 +24,7 @@ _MODULE = re.compile(r"\bpython -m ((?:bench|tests)(?:\.\w+)+)")
 
 
 @each_document
-def test_every_link_leads_somewhere(document: Document) -> None:
+def test_every_link_resolves(document: Document) -> None:
     broken = [link for link in document.links if not _resolves(document, link)]
 
     assert broken == []
@@ -55,63 +55,65 @@ def test_every_command_and_option_exists(
 
 
 @each_document
-def test_every_module_to_be_run_exists(document: Document) -> None:
+def test_every_runnable_module_exists(document: Document) -> None:
     named = {found for code in document.code for found in _MODULE.findall(code)}
 
     assert [name for name in named if not _is_module(name)] == []
 
 
-def test_the_files_say_nothing_of_the_machine_they_were_written_on() -> None:
+def test_no_file_contains_a_path_of_the_development_machine() -> None:
     machine = re.compile(r"(?<![\w.])/(?:work|root|Users)/\w")
 
-    told = [
+    found = [
         f"{path.name}: {line.strip()[:100]}"
         for path in _files()
         for line in _lines(path)
         if machine.search(line)
     ]
 
-    assert told == []
+    assert found == []
 
 
-def test_S100_packages_come_from_the_public_index_alone() -> None:
+def test_S100_packages_come_only_from_the_public_index() -> None:
     lock = (PROJECT / "uv.lock").read_text("utf-8")
     hosts = set(re.findall(r"https?://([^/\"]+)", lock))
 
     assert hosts == {"pypi.org", "files.pythonhosted.org"}
 
 
-def test_S100_every_package_is_locked_by_its_hash_under_a_licence_that_fits() -> None:
+def test_S100_every_package_has_a_hash_and_a_compatible_licence() -> None:
     locked = tomllib.loads((PROJECT / "uv.lock").read_text("utf-8"))["package"]
-    bought = [each for each in locked if each["source"] != {"editable": "."}]
+    packages = [each for each in locked if each["source"] != {"editable": "."}]
     files = [
         (each["name"], file.get("hash", ""))
-        for each in bought
+        for each in packages
         for file in [*each.get("wheels", []), *([each["sdist"]] if "sdist" in each else [])]
     ]
-    assert {name for name, _ in files} == {each["name"] for each in bought}
+    assert {name for name, _ in files} == {each["name"] for each in packages}
     assert [name for name, digest in files if not re.fullmatch("sha256:[0-9a-f]{64}", digest)] == []
 
-    licences = {name: _licence(name) for name in {each["name"] for each in bought}}
-    known = {name: said for name, said in licences.items() if said is not None}
-    assert len(known) > len(licences) / 2  # the others are for other systems and Pythons
-    assert {name: said for name, said in known.items() if not _FITS.search(said)} == {}
-    assert {name: said for name, said in known.items() if _BINDS.search(said)} == {}
+    licences = {name: _licence(name) for name in {each["name"] for each in packages}}
+    known = {name: text for name, text in licences.items() if text is not None}
+    assert len(known) > len(licences) / 2  # the others are for other systems and Python versions
+    assert {name: text for name, text in known.items() if not _COMPATIBLE.search(text)} == {}
+    assert {name: text for name, text in known.items() if _INCOMPATIBLE.search(text)} == {}
 
 
-# Beside an Apache licence: what asks for a notice, and what asks for changes to its own files.
-_FITS = re.compile(r"MIT|BSD|Apache|ISC|PSF|Python Software|MPL|Mozilla|LGPL|Zlib|CC0|Unlicense")
-_BINDS = re.compile(r"AGPL|(?<!L)GPL|SSPL|BUSL|Proprietary|Commercial")
+# Compatible with an Apache licence: permissive licences and per-file copyleft.
+_COMPATIBLE = re.compile(
+    r"MIT|BSD|Apache|ISC|PSF|Python Software|MPL|Mozilla|LGPL|Zlib|CC0|Unlicense"
+)
+_INCOMPATIBLE = re.compile(r"AGPL|(?<!L)GPL|SSPL|BUSL|Proprietary|Commercial")
 
 
 def _licence(name: str) -> str | None:
-    """What an installed package says of its licence; None for one that is not installed."""
+    """The licence of an installed package; None if it is not installed."""
     try:
-        said = metadata.metadata(name)
+        about = metadata.metadata(name)
     except metadata.PackageNotFoundError:
         return None
-    named = [each for each in said.get_all("Classifier", []) if each.startswith("License")]
-    return said["License-Expression"] or " ".join(named) or said["License"] or ""
+    named = [each for each in about.get_all("Classifier", []) if each.startswith("License")]
+    return about["License-Expression"] or " ".join(named) or about["License"] or ""
 
 
 def _resolves(document: Document, link: str) -> bool:
@@ -131,9 +133,9 @@ def _is_module(name: str) -> bool:
 
 
 def _files() -> list[Path]:
-    """What git knows, or in a tree without git all that is not made or hidden."""
+    """The files in git, or without git all files that are neither generated nor hidden."""
     if not (PROJECT / ".git").exists():
-        return [each for each in PROJECT.rglob("*") if each.is_file() and not _is_made(each)]
+        return [each for each in PROJECT.rglob("*") if each.is_file() and not _is_generated(each)]
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=PROJECT,
@@ -144,7 +146,7 @@ def _files() -> list[Path]:
     return [PROJECT / name for name in listed.stdout.split("\0") if name]
 
 
-def _is_made(path: Path) -> bool:
+def _is_generated(path: Path) -> bool:
     parts = path.relative_to(PROJECT).parts
     return any(part.startswith(".") or part in {"__pycache__", "node_modules"} for part in parts)
 

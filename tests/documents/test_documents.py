@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from recollect.domain import Caller, Chunk, Document, DocumentStatus, Memory, Ref, Right
-from recollect.engine.core import Engine
-from recollect.engine.documents import (
+from recollect.core.domain import Caller, Chunk, Document, DocumentStatus, Memory, Ref, Right
+from recollect.core.errors import Denied, NotFound, TooLarge
+from recollect.documents.documents import (
     MOST_BYTES,
     ListDocuments,
     NewDocument,
@@ -22,24 +22,34 @@ from recollect.engine.documents import (
     list_documents,
     text_of,
 )
-from recollect.engine.maintain import survey, tidy
-from recollect.engine.save import Save, save
-from recollect.engine.workspace_search import Kind, SearchWorkspace, search_workspace
-from recollect.errors import Denied, NotFound, TooLarge
-from recollect.models.registry import Embedders
-from recollect.store import documents, projects
+from recollect.documents.queries import documents
+from recollect.documents.workspace_search import ResultKind, SearchWorkspace, search_workspace
+from recollect.engine import Engine
+from recollect.maintenance import survey, tidy
+from recollect.memories.save import Save, save
+from recollect.models.embedder_registry import Embedders
+from recollect.tenancy.queries import projects
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
-from tests.support.house import neighbour, new_caller, open_house
-from tests.support.papers import UNTIDY, docx, entity_bomb, paragraph, pdf, piecewise, upload, work
-from tests.support.tools import rows
+from tests.support.instance import in_new_workspace, new_caller, open_engine
+from tests.support.sample_files import (
+    UNTIDY,
+    docx,
+    entity_bomb,
+    in_chunks,
+    paragraph,
+    pdf,
+    run_jobs,
+    upload,
+)
+from tests.support.tools import fetch_rows
 
 pytestmark = pytest.mark.anyio
 
 TABLES = ["document", "document_piece", "chunk", "chunk_word", "chunk_vector"]
 
 
-async def found(engine: Engine, caller: Caller, query: str) -> list[tuple[Kind, str]]:
+async def found(engine: Engine, caller: Caller, query: str) -> list[tuple[ResultKind, str]]:
     """The kinds and names of what a search finds."""
     results = await search_workspace(engine, caller, SearchWorkspace(query))
     return [(each.kind, named(each.found)) for each in results]
@@ -52,7 +62,7 @@ def named(thing: Memory | Chunk) -> str:
 async def counts(engine: Engine, caller: Caller) -> dict[str, int]:
     return {
         table: (
-            await rows(
+            await fetch_rows(
                 engine,
                 f"SELECT count(*) FROM {table} WHERE workspace_id = %s",
                 caller.workspace_id,
@@ -81,7 +91,7 @@ async def test_N18_uploads_are_read_listed_shown_and_handed_out(
     for name, data in brought.items():
         assert (await upload(engine, caller, name, data)).status is DocumentStatus.WAITING
 
-    await work(engine)
+    await run_jobs(engine)
 
     listed, has_more = await list_documents(engine, caller, ListDocuments())
     assert not has_more
@@ -103,7 +113,7 @@ async def test_N18_uploads_are_read_listed_shown_and_handed_out(
         "ruff": "d.docx",
         "godwit": "e.py",
     }.items():
-        assert (Kind.DOCUMENT, name) in await found(engine, caller, word)
+        assert (ResultKind.DOCUMENT, name) in await found(engine, caller, word)
     shown = [part async for part in text_of(engine, caller, await of_name(engine, caller, "e.py"))]
     assert "".join(shown).encode() == brought["e.py"]
 
@@ -118,18 +128,18 @@ async def test_R006_memories_chunks_and_artifacts_are_one_ranked_list(
 ) -> None:
     embedder.table = {
         "q": at_cosine(1.0),
-        "A memory.": at_cosine(0.7, turn=1),
-        "We chose Oslo.": at_cosine(0.6, turn=2),
-        "A chunk.": at_cosine(0.9, turn=3),
-        "An artifact.": at_cosine(0.8, turn=4),
-        "Far off.": at_cosine(0.0, turn=5),
+        "A memory.": at_cosine(0.7, axis=1),
+        "We chose Oslo.": at_cosine(0.6, axis=2),
+        "A chunk.": at_cosine(0.9, axis=3),
+        "An artifact.": at_cosine(0.8, axis=4),
+        "Far off.": at_cosine(0.0, axis=5),
     }
     await save(engine, caller, Save("A memory."))
     await save(engine, caller, Save("We chose Oslo.", category="decision"))
     await upload(engine, caller, "doc.txt", "A chunk.")
     await upload(engine, caller, "far.txt", "Far off.")
     await keep_artifact(engine, caller, "plan.md", "An artifact.")
-    await work(engine)
+    await run_jobs(engine)
 
     results = await search_workspace(engine, caller, SearchWorkspace("q"))
 
@@ -139,8 +149,10 @@ async def test_R006_memories_chunks_and_artifacts_are_one_ranked_list(
         ("memory", 0.7),
         ("decision", 0.6),
     ]
-    only = SearchWorkspace("q", kinds={Kind.ARTIFACT, Kind.DECISION}, offset=1)
-    assert [each.kind for each in await search_workspace(engine, caller, only)] == [Kind.DECISION]
+    only = SearchWorkspace("q", kinds={ResultKind.ARTIFACT, ResultKind.DECISION}, offset=1)
+    assert [each.kind for each in await search_workspace(engine, caller, only)] == [
+        ResultKind.DECISION
+    ]
 
 
 async def test_words_that_fit_lift_what_meaning_found_and_find_by_themselves(
@@ -148,14 +160,14 @@ async def test_words_that_fit_lift_what_meaning_found_and_find_by_themselves(
 ) -> None:
     embedder.table = {
         "plover nest": at_cosine(1.0),
-        "The plover sits on its nest.": at_cosine(0.5, turn=1),
-        "Birds and where they breed.": at_cosine(0.5, turn=2),
-        "A plover nest, seen from far.": at_cosine(0.0, turn=3),
-        "Tax forms.": at_cosine(0.1, turn=4),
+        "The plover sits on its nest.": at_cosine(0.5, axis=1),
+        "Birds and where they breed.": at_cosine(0.5, axis=2),
+        "A plover nest, seen from far.": at_cosine(0.0, axis=3),
+        "Tax forms.": at_cosine(0.1, axis=4),
     }
     for number, text in enumerate(list(embedder.table)[1:]):
         await upload(engine, caller, f"{number}.txt", text)
-    await work(engine)
+    await run_jobs(engine)
 
     results = await search_workspace(engine, caller, SearchWorkspace("plover nest"))
 
@@ -169,7 +181,7 @@ async def worth(engine: Engine, caller: Caller, query: str) -> list[float]:
 async def test_nobody_finds_a_document_of_another_workspace_or_project(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
-    stranger, next_door = await new_caller(engine), await neighbour(engine, caller)
+    stranger, next_door = await new_caller(engine), await in_new_workspace(engine, caller)
     async with engine.pool.everywhere() as db:
         project_id = await projects.add_project(db, caller.workspace_id, "secret", clock.at)
         assert project_id
@@ -177,17 +189,19 @@ async def test_nobody_finds_a_document_of_another_workspace_or_project(
     member = replace(caller, project_id=project_id)
     colleague = replace(caller, user_id=stranger.user_id)
     open_one = await upload(engine, caller, "open.txt", "The plover nests in March.")
-    await work(engine)
+    await run_jobs(engine)
     heard_alone = await worth(engine, colleague, "plover nests in secret")
     kept = await upload(engine, member, "kept.txt", "The plover nests in secret.")
-    await work(engine)
+    await run_jobs(engine)
 
     # Nor does a score tell that there is another one.
     assert await worth(engine, colleague, "plover nests in secret") == heard_alone
 
     async def seen(by: Caller) -> set[str]:
         listed, _ = await list_documents(engine, by, ListDocuments())
-        hits = {name for kind, name in await found(engine, by, "plover") if kind is Kind.DOCUMENT}
+        hits = {
+            name for kind, name in await found(engine, by, "plover") if kind is ResultKind.DOCUMENT
+        }
         assert hits == {each.name for each in listed}
         return hits
 
@@ -203,7 +217,7 @@ async def test_nobody_finds_a_document_of_another_workspace_or_project(
 
 async def test_a_deleted_document_leaves_nothing_behind(engine: Engine, caller: Caller) -> None:
     document = await upload(engine, caller, "a.md", "# Plover\n\n" + "The plover nests. " * 500)
-    await work(engine)
+    await run_jobs(engine)
     before = await counts(engine, caller)
 
     await delete_document(engine, caller, Ref(code=document.code))
@@ -219,7 +233,7 @@ async def test_S62_a_bomb_fails_visibly_and_the_others_are_read(
     bomb = await upload(engine, caller, "bomb.docx", entity_bomb())
     fine = await upload(engine, caller, "fine.txt", "The plover nests.")
 
-    await work(engine)
+    await run_jobs(engine)
 
     failed = await again(engine, caller, bomb)
     assert failed.status is DocumentStatus.FAILED
@@ -231,7 +245,7 @@ async def test_the_same_upload_is_the_document_that_is_there(
     engine: Engine, caller: Caller
 ) -> None:
     first = await upload(engine, caller, "a.txt", "Plover.")
-    await work(engine)
+    await run_jobs(engine)
 
     second = await upload(engine, caller, "a.txt", "Plover.")
     other = await upload(engine, caller, "b.txt", "Plover.")
@@ -246,12 +260,12 @@ async def test_a_failed_document_is_tried_once_more_when_it_is_sent_again(
 ) -> None:
     bomb = entity_bomb()
     first = await upload(engine, caller, "a.docx", bomb)
-    await work(engine)
+    await run_jobs(engine)
 
     second = await upload(engine, caller, "a.docx", bomb)
 
     assert (second.id, second.status) == (first.id, DocumentStatus.WAITING)
-    await work(engine)
+    await run_jobs(engine)
     assert (await again(engine, caller, first)).status is DocumentStatus.FAILED
 
 
@@ -293,7 +307,7 @@ async def test_an_upload_whose_server_died_is_swept_away(
 
 async def test_an_empty_file_is_kept(engine: Engine, caller: Caller) -> None:
     document = await upload(engine, caller, "empty.txt", b"")
-    await work(engine)
+    await run_jobs(engine)
 
     assert (await again(engine, caller, document)).status is DocumentStatus.STORED
 
@@ -304,13 +318,13 @@ async def test_while_the_embedder_is_down_a_document_is_found_by_its_words(
     await save(engine, caller, Save("Something first."))
     embedder.is_down = True
     document = await upload(engine, caller, "a.txt", "The plover nests in March.")
-    await work(engine)
+    await run_jobs(engine)
 
-    assert await found(engine, caller, "plover") == [(Kind.DOCUMENT, "a.txt")]
+    assert await found(engine, caller, "plover") == [(ResultKind.DOCUMENT, "a.txt")]
     assert (await again(engine, caller, document)).embedded_count == 0
     embedder.is_down = False
     clock.advance(timedelta(minutes=5))
-    await work(engine)
+    await run_jobs(engine)
     assert (await again(engine, caller, document)).embedded_count == 1
 
 
@@ -318,7 +332,7 @@ async def test_the_first_thing_in_a_workspace_may_be_a_document(
     engine: Engine, caller: Caller
 ) -> None:
     document = await upload(engine, caller, "a.txt", "The plover nests in March.")
-    await work(engine)
+    await run_jobs(engine)
 
     assert (await again(engine, caller, document)).embedded_count == 1
 
@@ -327,18 +341,18 @@ async def test_chunks_move_to_a_new_model_with_the_memories(
     database_url: str, clock: Clock
 ) -> None:
     old, new = StubEmbedder(dimension=8, model="old"), StubEmbedder(dimension=16, model="new")
-    async with open_house(database_url, Embedders(old), clock) as engine:
+    async with open_engine(database_url, Embedders(old), clock) as engine:
         caller = await new_caller(engine)
         document = await upload(engine, caller, "a.txt", "The plover nests. " * 300)
-        await work(engine)
+        await run_jobs(engine)
         count = (await again(engine, caller, document)).chunk_count
-    async with open_house(database_url, Embedders(new, {"old": old}), clock) as engine:
+    async with open_engine(database_url, Embedders(new, {"old": old}), clock) as engine:
         await survey(engine)
-        await work(engine)
+        await run_jobs(engine)
         clock.advance(timedelta(minutes=5))
-        await work(engine)
+        await run_jobs(engine)
 
-        widths = await rows(
+        widths = await fetch_rows(
             engine,
             "SELECT vector_dims(embedding), count(*) FROM chunk_vector WHERE workspace_id = %s GROUP BY 1",
             caller.workspace_id,
@@ -353,21 +367,21 @@ async def test_a_document_whose_reader_died_is_read_by_the_next_and_given_up_aft
     async def die() -> None:
         async with engine.pool.writing(caller.workspace_id) as db:
             until = clock.at + timedelta(minutes=2)
-            await documents.claim_unread(db, caller.workspace_id, until=until, now=clock.at)
+            await documents.claim_next(db, caller.workspace_id, until=until, now=clock.at)
 
     once = await upload(engine, caller, "once.txt", "Plover.")
     await die()
-    await work(engine)
+    await run_jobs(engine)
     assert (await again(engine, caller, once)).status is DocumentStatus.READING
     clock.advance(timedelta(minutes=3))
-    await work(engine)
+    await run_jobs(engine)
     assert (await again(engine, caller, once)).status is DocumentStatus.READY
 
     always = await upload(engine, caller, "always.txt", "Curlew.")
     for _ in range(3):
         await die()
         clock.advance(timedelta(minutes=3))
-    await work(engine)
+    await run_jobs(engine)
     assert (await again(engine, caller, always)).status is DocumentStatus.FAILED
 
 
@@ -384,7 +398,7 @@ async def test_a_document_deleted_while_it_is_read_stays_deleted(
         return await plain(*args, **options)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     embedder.embed = deleting  # pyright: ignore[reportAttributeAccessIssue]
-    await work(engine)
+    await run_jobs(engine)
 
     assert await counts(engine, caller) == dict.fromkeys(TABLES, 0)
 
@@ -415,7 +429,7 @@ async def test_each_act_needs_its_right(engine: Engine, caller: Caller, right: R
             case Right.READ:
                 await list_documents(engine, poor, ListDocuments())
             case Right.WRITE:
-                await add_document(engine, poor, NewDocument("b.txt"), piecewise(b"x"))
+                await add_document(engine, poor, NewDocument("b.txt"), in_chunks(b"x"))
             case _:
                 await delete_document(engine, poor, Ref(id=document.id))
 

@@ -11,20 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.reading.child import read
-from recollect.reading.chunks import chunks_of_markdown, chunks_of_text
-from recollect.reading.process import read_document
-from recollect.reading.types import Type
-from recollect.reading.values import CHUNK_CHARACTERS, Piece, Reading, Unreadable
-from tests.support.papers import (
+from recollect.documents.reading.child import read
+from recollect.documents.reading.chunks import chunks_of_markdown, chunks_of_text
+from recollect.documents.reading.process import read_document
+from recollect.documents.reading.types import Type
+from recollect.documents.reading.values import (
+    CHUNK_CHARACTERS,
+    Reading,
+    TextPiece,
+    UnreadableDocument,
+)
+from tests.support.sample_files import (
     UNTIDY,
     archive,
     docx,
     entity_bomb,
+    in_chunks,
     paragraph,
     pdf,
     pdf_of,
-    piecewise,
 )
 
 pytestmark = pytest.mark.anyio
@@ -35,23 +40,28 @@ PAGE = """<!DOCTYPE html><html><head><title>Tea</title><style>p{}</style></head>
 
 
 async def in_process(name: str, data: bytes) -> Reading:
-    return await read_document(name, piecewise(data))
+    return await read_document(name, in_chunks(data))
 
 
 @pytest.mark.parametrize(
     ("name", "data", "media_type", "pieces"),
     [
-        ("a.txt", b"Plain words.", "text/plain", [Piece(0, "Plain words.")]),
-        ("a.txt", "Grüße".encode("cp1252"), "text/plain", [Piece(0, "Grüße")]),
-        ("a.txt", "Grüße".encode("utf-16"), "text/plain", [Piece(0, "Grüße")]),
-        ("a.py", b"def f():\n    return 1\n", "text/plain", [Piece(0, "def f():\n    return 1\n")]),
-        ("a.md", b"# Tea\n\nGreen.", "text/markdown", [Piece(0, "# Tea\n\nGreen.", "Tea")]),
+        ("a.txt", b"Plain words.", "text/plain", [TextPiece(0, "Plain words.")]),
+        ("a.txt", "Grüße".encode("cp1252"), "text/plain", [TextPiece(0, "Grüße")]),
+        ("a.txt", "Grüße".encode("utf-16"), "text/plain", [TextPiece(0, "Grüße")]),
+        (
+            "a.py",
+            b"def f():\n    return 1\n",
+            "text/plain",
+            [TextPiece(0, "def f():\n    return 1\n")],
+        ),
+        ("a.md", b"# Tea\n\nGreen.", "text/markdown", [TextPiece(0, "# Tea\n\nGreen.", "Tea")]),
         (
             "whatever.pdf",
             PAGE.encode(),
             "text/html",
             [
-                Piece(
+                TextPiece(
                     0,
                     "# Tea\n\nFirst\n\nsecond bold\n\nThird\n\n- one\n\n- two\n\na | b\n\nx =  1",
                     "Tea",
@@ -62,13 +72,13 @@ async def in_process(name: str, data: bytes) -> Reading:
             "no suffix",
             docx(paragraph("Tea", "Heading1") + paragraph("Green.")),
             Type.DOCX.value,
-            [Piece(0, "# Tea\n\nGreen.", "Tea")],
+            [TextPiece(0, "# Tea\n\nGreen.", "Tea")],
         ),
         (
             "a.txt",
             pdf("Green tea", "Black tea"),
             "application/pdf",
-            [Piece(0, "Green tea\n\nBlack tea", page=1)],
+            [TextPiece(0, "Green tea\n\nBlack tea", page=1)],
         ),
         ("a.txt", UNTIDY, "application/octet-stream", []),
         ("a.docx", archive(inner=archive(more="x")), "application/zip", []),
@@ -76,7 +86,7 @@ async def in_process(name: str, data: bytes) -> Reading:
     ],
 )
 async def test_S62_a_file_is_what_its_bytes_are(
-    name: str, data: bytes, media_type: str, pieces: list[Piece]
+    name: str, data: bytes, media_type: str, pieces: list[TextPiece]
 ) -> None:
     assert await in_process(name, data) == Reading(media_type, pieces)
 
@@ -108,16 +118,16 @@ SLOW = pdf_of([b"BT /F1 12 Tf " + b"(a) Tj T* " * 2_000_000 + b"ET"])
 async def test_S62_what_was_made_to_break_its_reader_is_refused(
     name: str, data: bytes, why: str
 ) -> None:
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(UnreadableDocument) as refused:
         await in_process(name, data)
 
     assert str(refused.value) == why
 
 
 async def test_S62_a_reader_that_takes_too_long_is_ended() -> None:
-    reading = read_document("slow.pdf", piecewise(SLOW), patience=timedelta(seconds=0.6))
+    reading = read_document("slow.pdf", in_chunks(SLOW), patience=timedelta(seconds=0.6))
 
-    with pytest.raises(Unreadable, match="more time or memory"):
+    with pytest.raises(UnreadableDocument, match="more time or memory"):
         await reading
 
 
@@ -132,7 +142,7 @@ async def test_S62_a_reader_that_takes_too_long_is_ended() -> None:
     ],
 )
 async def test_S62_a_reader_reaches_nobody_and_starts_nothing(act: str, ending: str) -> None:
-    code = f"from recollect.reading.confine import confine; confine(); {act}"
+    code = f"from recollect.documents.reading.confine import confine; confine(); {act}"
 
     ended = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=False
@@ -146,7 +156,7 @@ async def test_S62_the_kernel_refuses_a_socket_whoever_asks_for_it() -> None:
     # By the C library, past the interpreter, as hijacked native code would.
     code = (
         "import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
-        "from recollect.reading.confine import _refuse_calls; _refuse_calls(); "
+        "from recollect.documents.reading.confine import _refuse_calls; _refuse_calls(); "
         f"print(libc.socket({int(socket.AF_INET)}, {int(socket.SOCK_STREAM)}, 0), ctypes.get_errno())"
     )
 
@@ -157,7 +167,7 @@ async def test_S62_the_kernel_refuses_a_socket_whoever_asks_for_it() -> None:
     assert ended.stdout == "-1 1\n"
 
 
-def rejoined(pieces: list[Piece]) -> str:
+def rejoined(pieces: list[TextPiece]) -> str:
     text, end = "", 0
     for piece in pieces:
         text += piece.content[max(end - piece.start, 0) :]
@@ -174,7 +184,7 @@ written = st.lists(
 
 @given(text=written, cut=st.sampled_from([chunks_of_markdown, chunks_of_text]))
 def test_chunks_put_together_again_are_the_text(
-    text: str, cut: Callable[[str], list[Piece]]
+    text: str, cut: Callable[[str], list[TextPiece]]
 ) -> None:
     pieces = cut(text)
 

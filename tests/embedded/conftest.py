@@ -11,8 +11,8 @@ from recollect.embedded import attach
 from tests.support.waiting import wait_until
 
 
-def _reachable() -> Path:
-    # pytest's own directories are closed to everyone but root.
+def _reachable_directory() -> Path:
+    # Only root can enter pytest's own directories.
     made = Path(tempfile.mkdtemp(prefix="embedded-", dir="/tmp"))
     made.chmod(0o711)
     return made
@@ -20,8 +20,8 @@ def _reachable() -> Path:
 
 @pytest.fixture(scope="session")
 def template() -> Iterator[Path]:
-    """A data directory that has been used and left, to copy instead of running initdb again."""
-    base = _reachable()
+    """A data directory that was used and detached; copying it is faster than running initdb."""
+    base = _reachable_directory()
     with attach(base / "data"):
         pass
     yield base / "data"
@@ -30,8 +30,8 @@ def template() -> Iterator[Path]:
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    """A directory that any user can pass through."""
-    made = _reachable()
+    """A directory that any user can enter."""
+    made = _reachable_directory()
     yield made
     wait_until(lambda: not processes(made))
     for record in made.rglob("socket.path"):
@@ -41,25 +41,25 @@ def base() -> Iterator[Path]:
 
 @pytest.fixture
 def data_dir(base: Path, template: Path) -> Path:
-    """A data directory that has been used and left."""
+    """A data directory that was used and detached."""
     copy(template, base / "data")
     return base / "data"
 
 
 @pytest.fixture
-def holding(base: Path) -> Iterator[ExitStack]:
-    """Where a test puts what it attaches, to be let go of however it ends."""
-    with ExitStack() as stack:
-        yield stack
+def stack(base: Path) -> Iterator[ExitStack]:
+    """A stack for attachments, which are detached when the test ends."""
+    with ExitStack() as attachments:
+        yield attachments
 
 
 @pytest.fixture
-def user(holding: ExitStack) -> Callable[..., User]:
-    """Start a process that will use the server; killed at the end of the test."""
+def user(stack: ExitStack) -> Callable[..., User]:
+    """Return a function that starts a process to use the server; it is killed after the test."""
 
     def start(*arguments: object, **options: object) -> User:
         made = User(*arguments, **options)  # pyright: ignore[reportArgumentType]
-        holding.callback(made.close)
+        stack.callback(made.close)
         return made
 
     return start

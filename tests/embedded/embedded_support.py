@@ -1,4 +1,4 @@
-"""What the tests of the embedded PostgreSQL share: other processes, and waiting for them."""
+"""Helpers for the tests of the embedded PostgreSQL: run and inspect other processes."""
 
 import atexit
 import json
@@ -16,16 +16,16 @@ from typing import Any
 import psycopg
 import pytest
 
-SOMEBODY = pwd.getpwnam("daemon").pw_uid if os.geteuid() == 0 else os.geteuid()
-NAMELESS = 12345  # a user id without an entry in /etc/passwd, as containers are given
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="what only root meets")
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+OTHER_USER = pwd.getpwnam("daemon").pw_uid if os.geteuid() == 0 else os.geteuid()
+NAMELESS = 12345  # a user id without an entry in /etc/passwd, as in some containers
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 _USER = Path(__file__).with_name("embedded_user.py")
 
 
 class User:
-    """A process of its own that uses the server; as root it can be made another user's."""
+    """Another process that uses the server; root can run it as another user."""
 
     def __init__(
         self,
@@ -47,20 +47,20 @@ class User:
             group=uid if is_other else None,
             extra_groups=[] if is_other else None,
         )
-        assert self._hear() == "here"
+        assert self._read_line() == "ready"
 
     def go(self) -> None:
-        self._say()
+        self._continue()
 
-    def answer(self) -> dict[str, Any]:
-        return json.loads(self._hear())
+    def result(self) -> dict[str, Any]:
+        return json.loads(self._read_line())
 
     def attach(self) -> dict[str, Any]:
         self.go()
-        return self.answer()
+        return self.result()
 
-    def leave(self) -> None:
-        self._say()
+    def detach(self) -> None:
+        self._continue()
         assert self.process.wait(30) == 0
 
     def kill(self) -> None:
@@ -73,18 +73,18 @@ class User:
             assert pipe is not None
             pipe.close()
 
-    def _say(self) -> None:
+    def _continue(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
-    def _hear(self) -> str:
+    def _read_line(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
 
 def processes(data_dir: Path, program: str = "") -> list[int]:
-    """The servers and keepers of a data directory, by what their command lines say."""
+    """Return the pids of a data directory's servers and keepers, found by their command lines."""
     listed = subprocess.run(
         ["ps", "-ww", "-A", "-o", "pid=,command="], capture_output=True, text=True, check=True
     )
@@ -124,7 +124,7 @@ def copy(source: Path, target: Path) -> None:
 
 @cache
 def _python() -> str:
-    """A Python of this version that another user can run; ours may lie in root's home."""
+    """Return a Python of this version that another user can run; ours may be in root's home."""
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for each in (sys.executable, shutil.which(name, path="/usr/bin:/usr/local/bin")):
         if each and _is_open(Path(each).resolve()):

@@ -1,4 +1,4 @@
-"""A process that says it is there, attaches when told, says how that went, stays until told."""
+"""A process that attaches on one line of input, prints the result, and detaches on the next."""
 
 import json
 import sys
@@ -9,18 +9,22 @@ from recollect.embedded import CannotStart, attach, default_data_dir
 
 
 def main(where: str, kind: str) -> None:
-    print("here", flush=True)
+    print("ready", flush=True)
     sys.stdin.readline()
     began = time.monotonic()
     try:
-        held = attach(Path(where) if where else default_data_dir(), exclusive=kind == "serve")
+        attached = attach(Path(where) if where else default_data_dir(), exclusive=kind == "serve")
     except CannotStart as error:
         print(json.dumps({"refused": error.message}), flush=True)
         return
-    told = {"url": held.url, "data_dir": str(held.data_dir), "span": [began, time.monotonic()]}
-    print(json.dumps(told), flush=True)
+    result = {
+        "url": attached.url,
+        "data_dir": str(attached.data_dir),
+        "span": [began, time.monotonic()],
+    }
+    print(json.dumps(result), flush=True)
     sys.stdin.readline()
-    held.detach()
+    attached.detach()
 
 
 if __name__ == "__main__":

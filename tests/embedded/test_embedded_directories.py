@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from embedded_support import (
     NAMELESS,
-    SOMEBODY,
+    OTHER_USER,
     User,
     as_root,
     ask,
@@ -34,20 +34,20 @@ def contents(directory: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
-def test_files_that_are_no_cluster_are_left_alone(base: Path) -> None:
-    there = base / "data" / "postgres"
-    there.mkdir(parents=True)
+def test_files_that_are_not_a_cluster_are_not_changed(base: Path) -> None:
+    existing = base / "data" / "postgres"
+    existing.mkdir(parents=True)
     base.joinpath("data").chmod(0o711)
-    (there / "thesis.txt").write_text("the only copy")
-    before = contents(there)
+    (existing / "thesis.txt").write_text("the only copy")
+    before = contents(existing)
 
-    with pytest.raises(CannotStart, match=re.escape(f"`{there}` has files in it")):
+    with pytest.raises(CannotStart, match=re.escape(f"`{existing}` contains files")):
         attach(base / "data")
 
-    assert contents(there) == before
+    assert contents(existing) == before
 
 
-def test_a_cluster_of_another_version_is_left_alone(data_dir: Path) -> None:
+def test_a_cluster_of_another_version_is_not_changed(data_dir: Path) -> None:
     (data_dir / "postgres" / "PG_VERSION").write_text("17\n")
     before = contents(data_dir / "postgres")
 
@@ -57,35 +57,37 @@ def test_a_cluster_of_another_version_is_left_alone(data_dir: Path) -> None:
     assert contents(data_dir / "postgres") == before
 
 
-def test_other_files_in_the_data_directory_are_left_alone(
-    data_dir: Path, holding: ExitStack
+def test_other_files_in_the_data_directory_are_not_changed(
+    data_dir: Path, stack: ExitStack
 ) -> None:
     (data_dir / "cache").mkdir(mode=0o755)
     (data_dir / "cache" / "model").write_text("weights")
     before = contents(data_dir / "cache")
 
-    holding.enter_context(attach(data_dir))
+    stack.enter_context(attach(data_dir))
 
     assert contents(data_dir / "cache") == before
 
 
-def test_a_directory_that_cannot_be_written_is_named(base: Path, user: Start) -> None:
+def test_a_directory_without_write_access_is_reported(base: Path, user: Start) -> None:
     (base / "data").mkdir(mode=0o555)
 
-    told = user(base / "data", uid=SOMEBODY).attach()
+    result = user(base / "data", uid=OTHER_USER).attach()
 
-    assert told["refused"].startswith(f"`{base}/data` cannot be written by user `{SOMEBODY}`.")
+    assert result["refused"].startswith(f"User `{OTHER_USER}` cannot write to `{base}/data`.")
 
 
-def test_a_directory_that_cannot_be_made_is_named(base: Path, user: Start) -> None:
+def test_a_directory_that_cannot_be_created_is_reported(base: Path, user: Start) -> None:
     (base / "closed").mkdir(mode=0o555)
 
-    told = user(base / "closed" / "data", uid=SOMEBODY).attach()
+    result = user(base / "closed" / "data", uid=OTHER_USER).attach()
 
-    assert told["refused"].startswith(f"`{base}/closed/data` cannot be made: Permission denied.")
+    assert result["refused"].startswith(
+        f"`{base}/closed/data` cannot be created: Permission denied."
+    )
 
 
-def test_a_file_in_place_of_the_directory_is_named(base: Path) -> None:
+def test_a_file_instead_of_a_directory_is_reported(base: Path) -> None:
     (base / "data").write_text("")
 
     with pytest.raises(CannotStart, match="is not a directory"):
@@ -93,38 +95,38 @@ def test_a_file_in_place_of_the_directory_is_named(base: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ['Ada\'s "own" data', "a,b", "50% of it?&c=#1", "Gedächtnis"])
-def test_a_path_may_hold_any_character(
-    base: Path, template: Path, holding: ExitStack, name: str
+def test_a_path_may_contain_any_character(
+    base: Path, template: Path, stack: ExitStack, name: str
 ) -> None:
     copy(template, base / name)
 
-    first = holding.enter_context(attach(base / name))
-    second = holding.enter_context(attach(base / name))
+    first = stack.enter_context(attach(base / name))
+    second = stack.enter_context(attach(base / name))
 
     assert ask(first.url, "SELECT 1") == ask(second.admin_url, "SELECT 1") == [(1,)]
 
 
 def test_a_path_too_long_for_a_socket_gets_a_short_private_one(
-    base: Path, template: Path, holding: ExitStack, user: Start
+    base: Path, template: Path, stack: ExitStack, user: Start
 ) -> None:
     long = base / ("deep" * 15) / ("deeper" * 15)
     long.parent.mkdir(mode=0o755)
     copy(template, long)
 
-    held = holding.enter_context(attach(long))
-    told = user(long).attach()
+    attached = stack.enter_context(attach(long))
+    result = user(long).attach()
 
     short = Path((long / "socket.path").read_text())
-    assert ask(held.url, "SELECT 1") == [(1,)]
-    assert told["url"] == held.url
+    assert ask(attached.url, "SELECT 1") == [(1,)]
+    assert result["url"] == attached.url
     assert mode(short) == 0o700
     assert short.stat().st_uid == (long / "postgres").stat().st_uid
 
 
-def test_S102_nobody_else_can_look_in(base: Path, holding: ExitStack) -> None:
+def test_S102_other_users_cannot_read_the_data_directory(base: Path, stack: ExitStack) -> None:
     data_dir = base / "data"
 
-    holding.enter_context(attach(data_dir, exclusive=True))
+    stack.enter_context(attach(data_dir, exclusive=True))
 
     locks = ["keeper.lock", "serve.lock", "start.lock", "users.lock"]
     modes = {each.name: mode(each) for each in data_dir.iterdir()}
@@ -139,8 +141,8 @@ def test_S102_nobody_else_can_look_in(base: Path, holding: ExitStack) -> None:
 
 
 @on_linux
-def test_S102_nothing_listens_on_a_port(data_dir: Path, holding: ExitStack) -> None:
-    holding.enter_context(attach(data_dir))
+def test_S102_the_server_listens_on_no_port(data_dir: Path, stack: ExitStack) -> None:
+    stack.enter_context(attach(data_dir))
 
     links = [str(each.readlink()) for each in Path(f"/proc/{server_pid(data_dir)}/fd").iterdir()]
     sockets = {each[8:-1] for each in links if each.startswith("socket:[")}
@@ -150,23 +152,23 @@ def test_S102_nothing_listens_on_a_port(data_dir: Path, holding: ExitStack) -> N
     assert not sockets & inodes
 
 
-def test_an_ordinary_user_needs_nothing_but_a_home(base: Path, user: Start) -> None:
+def test_an_ordinary_user_needs_only_a_home_directory(base: Path, user: Start) -> None:
     home = base / "home"
     home.mkdir(mode=0o700)
-    os.chown(home, SOMEBODY, -1)
+    os.chown(home, OTHER_USER, -1)
 
-    somebody = user(None, uid=SOMEBODY, home=home)
-    told = somebody.attach()
+    other = user(None, uid=OTHER_USER, home=home)
+    result = other.attach()
 
     data_dir = home / ".local" / "share" / "recollect"
-    assert told["data_dir"] == str(data_dir)
-    assert ask(told["url"], "SELECT current_user::text") == [("recollect",)]
-    assert owners(data_dir) == {SOMEBODY}
-    somebody.leave()
+    assert result["data_dir"] == str(data_dir)
+    assert ask(result["url"], "SELECT current_user::text") == [("recollect",)]
+    assert owners(data_dir) == {OTHER_USER}
+    other.detach()
 
 
 def owners(folder: Path) -> set[int]:
-    """Whose all in it is. A server at work makes files and takes them away meanwhile."""
+    """Return the owners of all files. A running server creates and removes files meanwhile."""
     found: set[int] = set()
     for each in folder.rglob("*"):
         with suppress(FileNotFoundError):
@@ -175,84 +177,80 @@ def owners(folder: Path) -> set[int]:
 
 
 @as_root
-def test_a_user_without_a_name_is_told_what_the_first_start_needs(base: Path, user: Start) -> None:
+def test_the_first_start_reports_a_user_without_a_name(base: Path, user: Start) -> None:
     (base / "data").mkdir()
     os.chown(base / "data", NAMELESS, NAMELESS)
 
-    told = user(base / "data", uid=NAMELESS).attach()
+    result = user(base / "data", uid=NAMELESS).attach()
 
-    assert told["refused"].startswith(f"User `{NAMELESS}` has no name on this system")
+    assert result["refused"].startswith(f"User `{NAMELESS}` has no name on this system")
 
 
 @as_root
-def test_a_user_without_a_name_can_use_a_directory_that_is_there(
-    data_dir: Path, user: Start
-) -> None:
+def test_a_user_without_a_name_can_use_an_existing_directory(data_dir: Path, user: Start) -> None:
     subprocess.run(["chown", "-R", f"{NAMELESS}:{NAMELESS}", data_dir], check=True)
 
     nameless = user(data_dir, "serve", uid=NAMELESS)
-    told = nameless.attach()
+    result = nameless.attach()
 
-    assert ask(told["url"], "SELECT current_user::text") == [("recollect",)]
+    assert ask(result["url"], "SELECT current_user::text") == [("recollect",)]
     assert Path(f"/proc/{server_pid(data_dir)}").stat().st_uid == NAMELESS
-    nameless.leave()
+    nameless.detach()
 
 
 @as_root
-def test_root_beside_an_ordinary_user_leaves_that_user_the_directory(
-    base: Path, user: Start
-) -> None:
+def test_root_keeps_the_owner_of_an_ordinary_users_directory(base: Path, user: Start) -> None:
     home = base / "home"
     home.mkdir(mode=0o700)
-    os.chown(home, SOMEBODY, SOMEBODY)
-    first = user(None, uid=SOMEBODY, home=home)
+    os.chown(home, OTHER_USER, OTHER_USER)
+    first = user(None, uid=OTHER_USER, home=home)
     data_dir = Path(first.attach()["data_dir"])
-    first.leave()
+    first.detach()
 
     with attach(data_dir, exclusive=True):
         found = owners(data_dir)
 
-    assert found == {SOMEBODY}
-    assert "url" in user(None, "serve", uid=SOMEBODY, home=home).attach()
+    assert found == {OTHER_USER}
+    assert "url" in user(None, "serve", uid=OTHER_USER, home=home).attach()
 
 
 @as_root
-def test_a_directory_closed_to_the_server_is_named(base: Path) -> None:
+def test_a_directory_the_server_cannot_enter_is_reported(base: Path) -> None:
     (base / "private").mkdir(mode=0o700)
 
-    with pytest.raises(CannotStart, match=re.escape(f"`{base}/private` is closed to user `65534`")):
+    with pytest.raises(CannotStart, match=re.escape(f"cannot enter `{base}/private`")):
         attach(base / "private" / "data")
 
 
 @as_root
-def test_programs_closed_to_the_server_are_copied_once(
-    data_dir: Path, base: Path, holding: ExitStack
+def test_programs_the_server_cannot_read_are_copied_once(
+    data_dir: Path, base: Path, stack: ExitStack
 ) -> None:
-    carried = find_binaries(None).parents[1]
+    package = find_binaries(None).parents[1]
     closed = base / "closed"
     closed.mkdir(mode=0o700)
-    for each in (carried, carried.with_name(carried.name + ".libs")):
+    for each in (package, package.with_name(package.name + ".libs")):
         subprocess.run(["cp", "-a", each, closed], check=True)
 
-    first = holding.enter_context(
-        attach(data_dir, binaries=closed / carried.name / "pginstall" / "bin")
+    first = stack.enter_context(
+        attach(data_dir, binaries=closed / package.name / "pginstall" / "bin")
     )
-    second = holding.enter_context(
-        attach(data_dir, binaries=closed / carried.name / "pginstall" / "bin")
+    second = stack.enter_context(
+        attach(data_dir, binaries=closed / package.name / "pginstall" / "bin")
     )
 
     [copied] = data_dir.glob("bin-*")
-    assert first.bin_dir == second.bin_dir == copied / carried.name / "pginstall" / "bin"
+    assert first.bin_dir == second.bin_dir == copied / package.name / "pginstall" / "bin"
     assert Path(f"/proc/{server_pid(data_dir)}/exe").resolve() == first.bin_dir / "postgres"
     subprocess.run([first.bin_dir / "pg_dump", "--version"], check=True, user=65534, group=65534)
 
 
-def test_a_setting_without_programs_is_named(base: Path) -> None:
-    with pytest.raises(CannotStart, match=re.escape(f"`postgres_bin` names `{base}`")):
+def test_a_setting_without_programs_is_reported(base: Path) -> None:
+    with pytest.raises(CannotStart, match=re.escape(f"`postgres_bin` is `{base}`")):
         find_binaries(base)
 
 
-def test_the_default_is_a_directory_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_directory_depends_on_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/elsewhere")
 
     expected = "/var/lib/recollect" if os.geteuid() == 0 else "/elsewhere/recollect"

@@ -21,11 +21,11 @@ from tests.support.waiting import wait_until
 Start = Callable[..., User]
 
 
-def test_the_first_start_makes_role_database_and_extensions(base: Path, holding: ExitStack) -> None:
-    held = holding.enter_context(attach(base / "data"))
+def test_the_first_start_creates_role_database_and_extensions(base: Path, stack: ExitStack) -> None:
+    attached = stack.enter_context(attach(base / "data"))
 
     role = ask(
-        held.url,
+        attached.url,
         """
         SELECT current_user::text, rolsuper, rolbypassrls, current_database()::text,
                pg_get_userbyid(datdba)::text
@@ -33,17 +33,17 @@ def test_the_first_start_makes_role_database_and_extensions(base: Path, holding:
          WHERE rolname = current_user AND datname = current_database()
         """,
     )
-    extensions = ask(held.url, "SELECT extname::text FROM pg_extension ORDER BY extname")
+    extensions = ask(attached.url, "SELECT extname::text FROM pg_extension ORDER BY extname")
     assert role == [("recollect", False, False, "recollect", "recollect")]
     assert extensions == [("pg_trgm",), ("plpgsql",), ("vector",)]
-    assert ask(held.admin_url, "SELECT current_user::text") == [("postgres",)]
+    assert ask(attached.admin_url, "SELECT current_user::text") == [("postgres",)]
 
 
-def test_the_server_keeps_what_it_promised(data_dir: Path, holding: ExitStack) -> None:
-    held = holding.enter_context(attach(data_dir))
+def test_the_server_runs_with_durable_settings(data_dir: Path, stack: ExitStack) -> None:
+    attached = stack.enter_context(attach(data_dir))
 
     settings = ask(
-        held.url,
+        attached.url,
         """
         SELECT name, setting
           FROM pg_settings
@@ -62,20 +62,18 @@ def test_the_server_keeps_what_it_promised(data_dir: Path, holding: ExitStack) -
     ]
 
 
-def test_a_second_process_shares_the_server(
-    data_dir: Path, holding: ExitStack, user: Start
-) -> None:
-    held = holding.enter_context(attach(data_dir))
+def test_a_second_process_shares_the_server(data_dir: Path, stack: ExitStack, user: Start) -> None:
+    attached = stack.enter_context(attach(data_dir))
 
-    told = user(data_dir).attach()
+    result = user(data_dir).attach()
 
-    assert told["url"] == held.url
-    assert started_at(told["url"]) == started_at(held.url)
+    assert result["url"] == attached.url
+    assert started_at(result["url"]) == started_at(attached.url)
     assert len(keepers(data_dir)) == 1
 
 
-def test_a_second_serve_is_refused_and_told_who_is_there(
-    data_dir: Path, holding: ExitStack, user: Start
+def test_a_second_serve_is_rejected_with_the_running_process(
+    data_dir: Path, stack: ExitStack, user: Start
 ) -> None:
     first = user(data_dir, "serve")
     first.attach()
@@ -87,40 +85,40 @@ def test_a_second_serve_is_refused_and_told_who_is_there(
         f"`recollect serve` already runs on `{data_dir}` (process {first.process.pid}). "
         "Stop it or choose another `--data-dir`."
     )
-    holding.enter_context(attach(data_dir))  # beside it, for a short while, is fine
+    stack.enter_context(attach(data_dir))  # a second attachment that is not exclusive is allowed
 
 
-def test_serve_can_follow_a_serve_that_was_killed(
-    data_dir: Path, holding: ExitStack, user: Start
+def test_serve_can_start_after_a_killed_serve(
+    data_dir: Path, stack: ExitStack, user: Start
 ) -> None:
     first = user(data_dir, "serve")
     first.attach()
     first.kill()
 
-    held = holding.enter_context(attach(data_dir, exclusive=True))
+    attached = stack.enter_context(attach(data_dir, exclusive=True))
 
-    assert ask(held.url, "SELECT 1") == [(1,)]
+    assert ask(attached.url, "SELECT 1") == [(1,)]
 
 
-def test_the_last_one_out_stops_the_server(data_dir: Path, user: Start) -> None:
-    held = attach(data_dir)
+def test_the_last_detach_stops_the_server(data_dir: Path, user: Start) -> None:
+    attached = attach(data_dir)
     other = user(data_dir)
     other.attach()
 
-    held.detach()
+    attached.detach()
     remained = processes(data_dir)
-    other.leave()
+    other.detach()
 
     assert remained
     assert not (data_dir / "postgres" / "postmaster.pid").exists()
 
 
-def test_letting_go_twice_is_letting_go_once(data_dir: Path, holding: ExitStack) -> None:
-    held = attach(data_dir)
-    other = holding.enter_context(attach(data_dir))
+def test_a_second_detach_has_no_effect(data_dir: Path, stack: ExitStack) -> None:
+    attached = attach(data_dir)
+    other = stack.enter_context(attach(data_dir))
 
-    held.detach()
-    held.detach()
+    attached.detach()
+    attached.detach()
 
     assert ask(other.url, "SELECT 1") == [(1,)]
 
@@ -136,19 +134,19 @@ def test_a_killed_user_leaves_no_server_behind(data_dir: Path, user: Start) -> N
     assert not (data_dir / "postgres" / "postmaster.pid").exists()
 
 
-def test_whoever_comes_while_the_server_stops_gets_a_new_one(data_dir: Path, user: Start) -> None:
-    told = list[object]()
+def test_attach_while_the_server_stops_starts_a_new_one(data_dir: Path, user: Start) -> None:
+    result = list[object]()
     for _ in range(5):
         before = user(data_dir)
         before.attach()
         before.kill()
-        with attach(data_dir) as held:
-            told.append(ask(held.url, "SELECT 1"))
+        with attach(data_dir) as attached:
+            result.append(ask(attached.url, "SELECT 1"))
 
-    assert told == [[(1,)]] * 5
+    assert result == [[(1,)]] * 5
 
 
-def test_a_killed_keeper_is_replaced(data_dir: Path, holding: ExitStack, user: Start) -> None:
+def test_a_killed_keeper_is_replaced(data_dir: Path, stack: ExitStack, user: Start) -> None:
     alone = user(data_dir)
     alone.attach()
     [first] = keepers(data_dir)
@@ -162,20 +160,18 @@ def test_a_killed_keeper_is_replaced(data_dir: Path, holding: ExitStack, user: S
     wait_until(lambda: not processes(data_dir))
 
 
-def test_the_last_one_out_stops_the_server_although_its_keeper_was_killed(data_dir: Path) -> None:
-    held = attach(data_dir)
+def test_the_last_detach_stops_the_server_even_without_a_keeper(data_dir: Path) -> None:
+    attached = attach(data_dir)
     [keeper] = keepers(data_dir)
     os.kill(keeper, signal.SIGKILL)
 
-    held.detach()
+    attached.detach()
 
     assert not (data_dir / "postgres" / "postmaster.pid").exists()
 
 
-def test_an_interrupt_from_the_terminal_does_not_reach_the_server(
-    data_dir: Path, holding: ExitStack
-) -> None:
-    holding.enter_context(attach(data_dir))
+def test_ctrl_c_in_the_terminal_does_not_reach_the_server(data_dir: Path, stack: ExitStack) -> None:
+    stack.enter_context(attach(data_dir))
 
     sessions = {os.getsid(each) for each in (server_pid(data_dir), *keepers(data_dir))}
 
@@ -183,8 +179,8 @@ def test_an_interrupt_from_the_terminal_does_not_reach_the_server(
 
 
 @on_linux
-def test_the_server_holds_none_of_our_locks(data_dir: Path, holding: ExitStack) -> None:
-    holding.enter_context(attach(data_dir, exclusive=True))
+def test_the_server_inherits_none_of_our_locks(data_dir: Path, stack: ExitStack) -> None:
+    stack.enter_context(attach(data_dir, exclusive=True))
     [keeper] = keepers(data_dir)
 
     assert _open_locks(server_pid(data_dir)) == set()
@@ -196,15 +192,15 @@ def _open_locks(pid: int) -> set[str]:
     return {each.name for each in found if each.suffix == ".lock"}
 
 
-def test_four_at_once_make_one_cluster(base: Path, user: Start) -> None:
+def test_four_concurrent_first_starts_create_one_cluster(base: Path, user: Start) -> None:
     users = [user(base / "data") for _ in range(4)]
 
     for each in users:
         each.go()
-    told = [each.answer() for each in users]
+    result = [each.result() for each in users]
 
-    assert len({str(started_at(each["url"])) for each in told}) == 1
-    assert max(each["span"][0] for each in told) < min(each["span"][1] for each in told)
+    assert len({str(started_at(each["url"])) for each in result}) == 1
+    assert max(each["span"][0] for each in result) < min(each["span"][1] for each in result)
     assert sorted(each.name for each in (base / "data").glob("postgres*")) == [
         "postgres",
         "postgres.log",

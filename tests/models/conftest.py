@@ -1,15 +1,15 @@
-"""The real built-in embedder, loaded once, and a real HTTP server that says what a test tells it to."""
+"""Fixtures: the real built-in embedder, loaded once, and a scripted HTTP server."""
 
 import asyncio
 import socket
 from collections.abc import Iterator
 
 import pytest
-from stub_endpoint import Stub
+from stub_endpoint import StubEndpoint
 
-from recollect.models.builtin import BuiltinEmbedder
+from recollect.models.builtin_embedder import BuiltinEmbedder
 from recollect.models.weights import Weights, find_weights
-from tests.support.live import on_a_port
+from tests.support.live_server import serve_app
 
 
 @pytest.fixture(scope="session")
@@ -30,23 +30,23 @@ def builtin(weights: Weights) -> Iterator[BuiltinEmbedder]:
 
 
 @pytest.fixture(scope="session")
-def _server() -> Iterator[Stub]:
-    stub = Stub()
-    with on_a_port(stub) as url:
+def _server() -> Iterator[StubEndpoint]:
+    stub = StubEndpoint()
+    with serve_app(stub) as url:
         stub.url = f"{url}/v1"
         yield stub
 
 
 @pytest.fixture
-def stub(_server: Stub) -> Stub:
-    _server.asked.clear()
+def stub(_server: StubEndpoint) -> StubEndpoint:
+    _server.requests.clear()
     _server.replies.clear()
     return _server
 
 
 @pytest.fixture
 def refused_url() -> Iterator[str]:
-    """An address where nothing listens, kept from others by being bound."""
+    """An address where nothing listens. The socket is bound so that no other process takes it."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
@@ -54,7 +54,7 @@ def refused_url() -> Iterator[str]:
 
 @pytest.fixture
 def carrier_files(weights: Weights) -> dict[str, bytes]:
-    """The genuine files under the names they have at the hub."""
+    """The genuine files by their paths at the hub."""
     return {
         "/v1/onnx/model_quantized.onnx": weights.model.read_bytes(),
         "/v1/tokenizer.json": weights.tokenizer.read_bytes().replace(b"\r\n", b"\n"),

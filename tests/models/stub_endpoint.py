@@ -1,4 +1,4 @@
-"""An embeddings endpoint that says what a test tells it to, and remembers what it was asked."""
+"""An embeddings endpoint with scripted replies that records its requests."""
 
 import base64
 import hashlib
@@ -10,8 +10,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request as the server saw it."""
+class ReceivedRequest:
+    """A request as the server received it."""
 
     method: str
     path: str
@@ -25,7 +25,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server answers; one that `hangs` never comes."""
+    """A response of the server; if `hangs` is set, it never comes."""
 
     status: int = 200
     body: bytes = b""
@@ -33,19 +33,19 @@ class Reply:
     hangs: bool = False
 
 
-Answer = Callable[[Asked], Reply]
+Answer = Callable[[ReceivedRequest], Reply]
 
 
-class Stub:
-    """Answers with each of `replies` in turn, then as a well-behaved endpoint would."""
+class StubEndpoint:
+    """Sends each of `replies` in turn, then the responses of a working endpoint."""
 
     def __init__(self) -> None:
         self.url = ""
-        self.asked: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.replies: list[Reply | Answer] = []
 
-    def answer(self, asked: Asked) -> Reply:
-        self.asked.append(asked)
+    def answer(self, asked: ReceivedRequest) -> Reply:
+        self.requests.append(asked)
         reply = self.replies.pop(0) if self.replies else well_behaved
         return reply if isinstance(reply, Reply) else reply(asked)
 
@@ -55,7 +55,7 @@ class Stub:
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        reply = self.answer(Asked(scope["method"], scope["path"], headers, body))
+        reply = self.answer(ReceivedRequest(scope["method"], scope["path"], headers, body))
         if reply.hangs:
             while (await receive())["type"] != "http.disconnect":
                 pass
@@ -65,19 +65,19 @@ class Stub:
         await send({"type": "http.response.body", "body": reply.body})
 
 
-def well_behaved(asked: Asked) -> Reply:
-    return embeddings([numbers(text) for text in asked.texts])
+def well_behaved(asked: ReceivedRequest) -> Reply:
+    return embeddings_reply([vector_of(text) for text in asked.texts])
 
 
-def numbers(text: str) -> list[float]:
-    """Eight numbers that only this text has."""
+def vector_of(text: str) -> list[float]:
+    """Return eight numbers derived from the hash of a text."""
     return [float(byte) - 127.5 for byte in hashlib.sha256(text.encode()).digest()[:8]]
 
 
-def embeddings(vectors: list[list[float]]) -> Reply:
+def embeddings_reply(vectors: list[list[float]]) -> Reply:
     data = [{"index": n, "embedding": vector} for n, vector in enumerate(vectors)]
     return Reply(body=json.dumps({"object": "list", "data": data}).encode())
 
 
-def packed(vector: list[float]) -> str:
+def to_base64(vector: list[float]) -> str:
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

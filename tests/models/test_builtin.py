@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect.errors import Unavailable
-from recollect.models.builtin import BuiltinEmbedder
-from recollect.models.embed import Identity, Purpose
+from recollect.core.errors import Unavailable
+from recollect.models.builtin_embedder import BuiltinEmbedder
+from recollect.models.embedder import EmbedderIdentity, Purpose
 from recollect.models.weights import Weights
 
 pytestmark = pytest.mark.anyio
@@ -19,18 +19,16 @@ PLENTY = timedelta(seconds=20)
 LONG = "The committee met again and again to talk about the budget of the town. " * 33  # one window
 
 
-def test_it_names_its_model(builtin: BuiltinEmbedder) -> None:
-    assert builtin.identity == Identity("builtin", "snowflake-arctic-embed-s")
+def test_the_identity_names_the_model(builtin: BuiltinEmbedder) -> None:
+    assert builtin.identity == EmbedderIdentity("builtin", "snowflake-arctic-embed-s")
 
 
-def test_its_runtime_reports_to_nobody_and_leaves_nothing_in_a_home(
-    weights: Weights, tmp_path: Path
-) -> None:
-    """Loading it is enough for the runtime to number the machine and to queue what to send."""
+def test_the_runtime_writes_nothing_to_the_home_directory(weights: Weights, tmp_path: Path) -> None:
+    """By default, loading the runtime is enough to create a device id and queue telemetry."""
     home = tmp_path / "home"
     home.mkdir()
     loads = (
-        "import sys, pathlib; from recollect.models.builtin import BuiltinEmbedder;"
+        "import sys, pathlib; from recollect.models.builtin_embedder import BuiltinEmbedder;"
         "from recollect.models.weights import Weights;"
         "BuiltinEmbedder(Weights(*map(pathlib.Path, sys.argv[1:])))"
     )
@@ -42,7 +40,7 @@ def test_its_runtime_reports_to_nobody_and_leaves_nothing_in_a_home(
     assert list(home.rglob("*")) == []
 
 
-async def test_a_question_is_embedded_otherwise_than_a_statement(builtin: BuiltinEmbedder) -> None:
+async def test_a_query_and_a_passage_get_different_vectors(builtin: BuiltinEmbedder) -> None:
     [question] = await builtin.embed(["dark mode"], Purpose.QUERY)
     [statement] = await builtin.embed(["dark mode"], Purpose.PASSAGE)
 
@@ -50,7 +48,7 @@ async def test_a_question_is_embedded_otherwise_than_a_statement(builtin: Builti
     assert not np.allclose(question, statement)
 
 
-async def test_the_end_of_a_long_text_counts(builtin: BuiltinEmbedder) -> None:
+async def test_the_end_of_a_long_text_affects_the_vector(builtin: BuiltinEmbedder) -> None:
     long = LONG * 3
 
     plain, ending = await builtin.embed(
@@ -61,7 +59,7 @@ async def test_the_end_of_a_long_text_counts(builtin: BuiltinEmbedder) -> None:
     assert ending @ parrot > plain @ parrot + 0.1
 
 
-async def test_windows_are_even_and_together_hold_every_token(builtin: BuiltinEmbedder) -> None:
+async def test_windows_are_even_and_contain_every_token(builtin: BuiltinEmbedder) -> None:
     model = builtin._model
 
     windows = model.windows("search: ", LONG * 3)
@@ -73,7 +71,7 @@ async def test_windows_are_even_and_together_hold_every_token(builtin: BuiltinEm
     assert max(map(len, windows)) - min(map(len, windows)) < len(windows)
 
 
-async def test_a_mark_that_somebody_wrote_is_text(builtin: BuiltinEmbedder) -> None:
+async def test_a_special_token_in_the_input_is_text(builtin: BuiltinEmbedder) -> None:
     [window] = builtin._model.windows("", "[SEP] [CLS] [MASK]")
 
     assert len(window) > 5
@@ -81,7 +79,9 @@ async def test_a_mark_that_somebody_wrote_is_text(builtin: BuiltinEmbedder) -> N
 
 
 @pytest.mark.parametrize("purpose", Purpose)
-async def test_who_waits_overtakes_a_long_batch(builtin: BuiltinEmbedder, purpose: Purpose) -> None:
+async def test_a_request_with_a_deadline_overtakes_a_long_batch(
+    builtin: BuiltinEmbedder, purpose: Purpose
+) -> None:
     batch = asyncio.create_task(builtin.embed([LONG] * 100, Purpose.PASSAGE))
     await builtin.embed(["the batch is under way"], Purpose.PASSAGE, deadline=PLENTY)
 
@@ -92,7 +92,7 @@ async def test_who_waits_overtakes_a_long_batch(builtin: BuiltinEmbedder, purpos
     await asyncio.wait([batch])
 
 
-async def test_what_is_cancelled_before_it_begins_is_never_computed(
+async def test_a_task_cancelled_before_it_starts_never_runs(
     builtin: BuiltinEmbedder,
 ) -> None:
     batch = asyncio.create_task(builtin.embed([LONG] * 500, Purpose.PASSAGE))
@@ -101,11 +101,11 @@ async def test_what_is_cancelled_before_it_begins_is_never_computed(
     batch.cancel()
     await asyncio.wait([batch])
 
-    async with asyncio.timeout(5):  # the batch would take longer
+    async with asyncio.timeout(5):  # the whole batch would take longer
         await builtin.embed(["next, without a deadline"], Purpose.PASSAGE)
 
 
-async def test_time_is_up_in_the_middle_of_a_batch(builtin: BuiltinEmbedder) -> None:
+async def test_a_deadline_in_the_middle_of_a_batch_is_unavailable(builtin: BuiltinEmbedder) -> None:
     with pytest.raises(Unavailable):
         await builtin.embed([LONG] * 500, Purpose.PASSAGE, deadline=timedelta(milliseconds=50))
 
@@ -113,7 +113,7 @@ async def test_time_is_up_in_the_middle_of_a_batch(builtin: BuiltinEmbedder) -> 
         await builtin.embed(["next"], Purpose.PASSAGE)
 
 
-async def test_a_question_asked_again_is_remembered(builtin: BuiltinEmbedder) -> None:
+async def test_a_repeated_query_is_cached(builtin: BuiltinEmbedder) -> None:
     [first] = await builtin.embed(["What did I ask before?"], Purpose.QUERY)
 
     [second] = await builtin.embed(["What did I ask before?"], Purpose.QUERY)
@@ -122,19 +122,21 @@ async def test_a_question_asked_again_is_remembered(builtin: BuiltinEmbedder) ->
     assert not first.flags.writeable
 
 
-async def test_only_the_latest_questions_are_remembered(
+async def test_only_the_latest_queries_are_cached(
     builtin: BuiltinEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.models.builtin._REMEMBERED_QUERIES", 2)
-    builtin._remembered.clear()
+    monkeypatch.setattr("recollect.models.builtin_embedder._CACHED_QUERIES", 2)
+    builtin._query_cache.clear()
 
     for question in ("one", "two", "one", "three"):
         await builtin.embed([question], Purpose.QUERY)
 
-    assert list(builtin._remembered) == ["one", "three"]
+    assert list(builtin._query_cache) == ["one", "three"]
 
 
-async def test_two_instances_agree_to_the_bit(builtin: BuiltinEmbedder, weights: Weights) -> None:
+async def test_two_instances_return_identical_vectors(
+    builtin: BuiltinEmbedder, weights: Weights
+) -> None:
     other = BuiltinEmbedder(weights)
 
     theirs = await other.embed(["User prefers dark mode", LONG * 2], Purpose.PASSAGE)
@@ -144,7 +146,7 @@ async def test_two_instances_agree_to_the_bit(builtin: BuiltinEmbedder, weights:
     await other.aclose()
 
 
-async def test_closing_fails_what_waits_and_what_comes(weights: Weights) -> None:
+async def test_closing_fails_queued_and_later_calls(weights: Weights) -> None:
     embedder = BuiltinEmbedder(weights)
     waiting = asyncio.create_task(embedder.embed([LONG] * 100, Purpose.PASSAGE))
     await embedder.embed(["the batch is under way"], Purpose.PASSAGE, deadline=PLENTY)
@@ -157,7 +159,7 @@ async def test_closing_fails_what_waits_and_what_comes(weights: Weights) -> None
         await embedder.embed(["too late"], Purpose.QUERY)
 
 
-async def test_a_failure_in_the_model_is_unavailable_and_passes(
+async def test_a_failure_in_the_model_is_unavailable_and_temporary(
     builtin: BuiltinEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(_window: list[int]) -> None:

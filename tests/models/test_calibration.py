@@ -1,13 +1,13 @@
-"""That the shown scores mean what the documents assume, on pairs of our own with the real model."""
+"""The calibrated scores of the real model mean what the specification assumes, on our own pairs."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.models.builtin import BuiltinEmbedder
+from recollect.models.builtin_embedder import BuiltinEmbedder
 from recollect.models.calibration import LIKENESS, RELEVANCE, likeness, relevance
-from recollect.models.embed import Purpose
+from recollect.models.embedder import Purpose
 
 ANSWERED = {
     "what theme does the user like?": "User prefers dark mode",
@@ -44,7 +44,7 @@ UNRELATED = [
 
 
 @given(st.floats(-1, 1), st.floats(-1, 1))
-def test_a_higher_cosine_is_never_shown_lower(one: float, other: float) -> None:
+def test_a_higher_cosine_never_has_a_lower_score(one: float, other: float) -> None:
     low, high = sorted((one, other))
 
     assert 0 <= relevance(low) <= relevance(high) <= 1
@@ -52,7 +52,7 @@ def test_a_higher_cosine_is_never_shown_lower(one: float, other: float) -> None:
 
 
 @pytest.mark.parametrize("anchors", [RELEVANCE, LIKENESS])
-def test_anchors_rise_on_both_sides(anchors: tuple[tuple[float, float], ...]) -> None:
+def test_anchors_increase_on_both_axes(anchors: tuple[tuple[float, float], ...]) -> None:
     cosines, scores = zip(*anchors, strict=True)
 
     assert list(cosines) == sorted(set(cosines))
@@ -60,13 +60,13 @@ def test_anchors_rise_on_both_sides(anchors: tuple[tuple[float, float], ...]) ->
     assert (scores[0], scores[-1]) == (0.0, 1.0)
 
 
-def test_anchors_are_met_exactly() -> None:
+def test_anchors_are_matched_exactly() -> None:
     assert [relevance(cosine) for cosine, _ in RELEVANCE] == [shown for _, shown in RELEVANCE]
     assert [likeness(cosine) for cosine, _ in LIKENESS] == [shown for _, shown in LIKENESS]
 
 
 @pytest.mark.anyio
-async def test_answers_to_everyday_questions_are_shown_as_relevant(
+async def test_answers_to_everyday_questions_score_as_relevant(
     builtin: BuiltinEmbedder,
 ) -> None:
     questions = np.array(await builtin.embed(list(ANSWERED), Purpose.QUERY))
@@ -77,13 +77,13 @@ async def test_answers_to_everyday_questions_are_shown_as_relevant(
     shown = {q: relevance(float(cosines[n, n])) for n, q in enumerate(ANSWERED)}
     assert shown["what theme does the user like?"] >= 0.7
     assert float(np.median(list(shown.values()))) >= 0.7
-    # Six are shown lower, down to 0.38: the model does not know that Neovim is an editor.
+    # Six score lower, down to 0.38: the model does not know that Neovim is an editor.
     assert sum(score >= 0.6 for score in shown.values()) >= 14
     assert int((cosines.argmax(axis=1) == np.arange(len(ANSWERED))).sum()) >= 19
 
 
 @pytest.mark.anyio
-async def test_nothing_is_relevant_to_an_unrelated_question(builtin: BuiltinEmbedder) -> None:
+async def test_no_fact_is_relevant_to_an_unrelated_question(builtin: BuiltinEmbedder) -> None:
     questions = await builtin.embed(UNRELATED, Purpose.QUERY)
     facts = await builtin.embed(list(ANSWERED.values()), Purpose.PASSAGE)
 
@@ -118,7 +118,9 @@ async def test_likeness_of_everyday_statements(
 
 
 @pytest.mark.anyio
-async def test_a_statement_stored_as_half_floats_is_still_itself(builtin: BuiltinEmbedder) -> None:
+async def test_a_vector_stored_as_half_floats_still_matches_itself(
+    builtin: BuiltinEmbedder,
+) -> None:
     [vector] = await builtin.embed(["Ada takes her tea without milk"], Purpose.PASSAGE)
     stored = vector.astype(np.float16).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Asking a chat model over HTTP: what passes through, what is tried again, what is given up."""
+"""Calls to a chat model over HTTP: pass-through, retries and failures."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -7,57 +7,57 @@ from datetime import timedelta
 
 import pytest
 
-from recollect.errors import Invalid, Unavailable
-from recollect.models.assemble import assemble_chats
-from recollect.models.chat import CHAT, Question, Route, Usage
-from recollect.models.chats import Chats
-from recollect.models.faults import NotUnderstood, TooSlow
-from recollect.models.upstream import UpstreamChat
-from recollect.settings import Settings, Upstream, read_settings
-from tests.support.live import speaking
-from tests.support.upstream import Endpoint, Raw, Say
+from recollect.core.errors import Invalid, Unavailable
+from recollect.core.settings import Settings, Upstream, read_settings
+from recollect.models.chat_errors import NotUnderstood, TooSlow
+from recollect.models.chat_model import CHAT, ChatRoute, ModelRequest, TokenUsage
+from recollect.models.chat_registry import ChatModels
+from recollect.models.endpoint_chat import EndpointChat
+from recollect.models.from_settings import make_chat_models
+from tests.support.live_server import serve_chat_endpoint
+from tests.support.upstream import Answer, Endpoint, RawAnswer
 
 pytestmark = pytest.mark.anyio
 
-HELLO = Question([{"role": "user", "content": "Hello?"}])
+HELLO = ModelRequest([{"role": "user", "content": "Hello?"}])
 
 
 @pytest.fixture
 def endpoint() -> Generator[Endpoint]:
-    with speaking() as endpoint:
+    with serve_chat_endpoint() as endpoint:
         endpoint.url += "/v1"
         yield endpoint
 
 
-Reach = Callable[..., Route]
+MakeRoute = Callable[..., ChatRoute]
 
 
 @pytest.fixture
-async def route() -> AsyncGenerator[Reach]:
-    """Routes to an endpoint, hung up when the test is over."""
+async def route() -> AsyncGenerator[MakeRoute]:
+    """Make routes to an endpoint; their connections are closed after the test."""
     async with AsyncExitStack() as stack:
 
-        def reach(endpoint: Endpoint, **options: float) -> Route:
-            chat = UpstreamChat(Upstream(endpoint.url, "sk-secret"), **options)
+        def reach(endpoint: Endpoint, **options: float) -> ChatRoute:
+            chat = EndpointChat(Upstream(endpoint.url, "sk-secret"), **options)
             stack.push_async_callback(chat.aclose)
-            return Route(chat, "m1")
+            return ChatRoute(chat, "m1")
 
         yield reach
 
 
-async def test_a_question_gets_its_text_and_its_cost(route: Reach, endpoint: Endpoint) -> None:
-    endpoint.script = [Say("Good day.")]
+async def test_an_answer_has_its_text_and_token_usage(route: MakeRoute, endpoint: Endpoint) -> None:
+    endpoint.script = [Answer("Good day.")]
 
     answer = await route(endpoint).ask(HELLO)
 
-    assert (answer.text, answer.usage, answer.is_whole) == ("Good day.", Usage(10, 5), True)
-    assert endpoint.asked[0].path == "/v1/chat/completions"
-    assert endpoint.asked[0].headers["authorization"] == "Bearer sk-secret"
-    assert endpoint.asked[0].json["max_tokens"] == 1_000
+    assert (answer.text, answer.usage, answer.is_whole) == ("Good day.", TokenUsage(10, 5), True)
+    assert endpoint.requests[0].path == "/v1/chat/completions"
+    assert endpoint.requests[0].headers["authorization"] == "Bearer sk-secret"
+    assert endpoint.requests[0].json["max_tokens"] == 1_000
 
 
-async def test_an_answer_cut_off_says_so(route: Reach, endpoint: Endpoint) -> None:
-    endpoint.script = [Say("Once upon", finish="length")]
+async def test_a_truncated_answer_is_marked(route: MakeRoute, endpoint: Endpoint) -> None:
+    endpoint.script = [Answer("Once upon", finish="length")]
 
     assert not (await route(endpoint).ask(HELLO)).is_whole
 
@@ -65,16 +65,18 @@ async def test_an_answer_cut_off_says_so(route: Reach, endpoint: Endpoint) -> No
 @pytest.mark.parametrize(
     "reply",
     [
-        Raw([b"<html>"], content_type="text/html"),
-        Raw([b"{}"], content_type="application/json"),
-        Raw([b'{"choices": []}'], content_type="application/json"),
-        Raw([b'{"choices": [{"message": {"content": [1]}}]}'], content_type="application/json"),
-        Raw([b"x" * 100_000] * 3, content_type="text/plain"),
+        RawAnswer([b"<html>"], content_type="text/html"),
+        RawAnswer([b"{}"], content_type="application/json"),
+        RawAnswer([b'{"choices": []}'], content_type="application/json"),
+        RawAnswer(
+            [b'{"choices": [{"message": {"content": [1]}}]}'], content_type="application/json"
+        ),
+        RawAnswer([b"x" * 100_000] * 3, content_type="text/plain"),
     ],
     ids=["HTML", "nothing", "no choice", "no text", "without end"],
 )
-async def test_what_is_no_answer_is_not_taken_for_one(
-    route: Reach, endpoint: Endpoint, reply: Raw
+async def test_an_invalid_answer_is_rejected(
+    route: MakeRoute, endpoint: Endpoint, reply: RawAnswer
 ) -> None:
     endpoint.script = [reply]
 
@@ -82,65 +84,65 @@ async def test_what_is_no_answer_is_not_taken_for_one(
         await route(endpoint).ask(HELLO)
 
 
-async def test_a_refusal_is_not_tried_again(route: Reach, endpoint: Endpoint) -> None:
-    endpoint.script = [Raw([b"{}"], status=500, content_type="application/json")]
+async def test_an_error_status_is_not_retried(route: MakeRoute, endpoint: Endpoint) -> None:
+    endpoint.script = [RawAnswer([b"{}"], status=500, content_type="application/json")]
 
     with pytest.raises(Unavailable):
         await route(endpoint).ask(HELLO)
 
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requests) == 1
 
 
-async def test_a_model_that_says_nothing_is_given_up(route: Reach, endpoint: Endpoint) -> None:
-    endpoint.script = [Raw([], hangs=True)]
+async def test_a_silent_model_times_out(route: MakeRoute, endpoint: Endpoint) -> None:
+    endpoint.script = [RawAnswer([], hangs=True)]
 
     with pytest.raises(TooSlow):
-        await route(endpoint).ask(Question(HELLO.messages, deadline=timedelta(seconds=0.2)))
+        await route(endpoint).ask(ModelRequest(HELLO.messages, deadline=timedelta(seconds=0.2)))
 
 
-async def test_silence_within_an_answer_is_bounded(route: Reach, endpoint: Endpoint) -> None:
-    endpoint.script = [Raw([b"{"], hangs=True)]
+async def test_silence_within_an_answer_times_out(route: MakeRoute, endpoint: Endpoint) -> None:
+    endpoint.script = [RawAnswer([b"{"], hangs=True)]
 
     with pytest.raises(TooSlow):
         await route(endpoint, idle_seconds=0.2).ask(HELLO)
 
 
-async def test_half_an_answer_is_none(route: Reach, endpoint: Endpoint) -> None:
-    endpoint.script = [Raw([b'{"choices"'], breaks=True)]
+async def test_an_interrupted_answer_is_unavailable(route: MakeRoute, endpoint: Endpoint) -> None:
+    endpoint.script = [RawAnswer([b'{"choices"'], breaks=True)]
 
     with pytest.raises(Unavailable):
         await route(endpoint).ask(HELLO)
 
 
-async def test_after_a_row_of_failures_nobody_waits_for_it_any_more(route: Reach) -> None:
-    gone = Endpoint()
-    gone.url = "http://127.0.0.1:9/v1"
-    nobody = route(gone)
+async def test_repeated_failures_open_the_circuit(route: MakeRoute) -> None:
+    missing = Endpoint()
+    missing.url = "http://127.0.0.1:9/v1"
+    unreachable = route(missing)
     for _ in range(5):
         with pytest.raises(Unavailable):
-            await nobody.ask(HELLO)
+            await unreachable.ask(HELLO)
 
     with pytest.raises(Unavailable) as refused:
-        await nobody.ask(HELLO)
+        await unreachable.ask(HELLO)
 
     assert refused.value.retry_after is not None
 
 
-async def test_bytes_pass_through_as_they_are(route: Reach, endpoint: Endpoint) -> None:
+async def test_bytes_pass_through_unchanged(route: MakeRoute, endpoint: Endpoint) -> None:
     sent = b'{"model":"m1","x_unknown":{"b":1.50,"a":"\\u00fc"},"stream":true}'
     parts = [b"data: {\r\n", b"\xff\n\n"]
-    endpoint.script = [Raw(parts)]
+    endpoint.script = [RawAnswer(parts)]
 
     async with route(endpoint).chat.post(CHAT, sent, {"traceparent": "00-1"}) as answer:
         received = b"".join([chunk async for chunk in answer.chunks])
 
-    assert endpoint.asked[0].body == sent
-    assert endpoint.asked[0].headers["traceparent"] == "00-1"
+    assert endpoint.requests[0].body == sent
+    assert endpoint.requests[0].headers["traceparent"] == "00-1"
     assert received == b"".join(parts)
 
 
-def test_a_name_before_the_slash_chooses_the_upstream() -> None:
-    chats = assemble_chats(
+def test_the_name_before_the_slash_chooses_the_upstream() -> None:
+    chats = make_chat_models(
         Settings(
             chat_url="http://one.test/v1",
             chat_model="small",
@@ -160,21 +162,21 @@ def test_a_name_before_the_slash_chooses_the_upstream() -> None:
     assert nameless.model == "small"
 
 
-def test_with_no_upstream_there_is_nobody_to_ask() -> None:
-    assert Chats().find("gpt") is None
-    assert Chats().background is None
+def test_without_an_upstream_there_is_no_route() -> None:
+    assert ChatModels().find("gpt") is None
+    assert ChatModels().background is None
 
 
-def test_settings_of_upstreams_are_checked() -> None:
+def test_upstream_settings_are_validated() -> None:
     with pytest.raises(Invalid, match="http"):
-        assemble_chats(Settings(chat_url="ftp://somewhere"))
+        make_chat_models(Settings(chat_url="ftp://somewhere"))
     with pytest.raises(Invalid, match="upstreams"):
         read_settings({}, overrides={"upstreams": {"a": {"address": "x"}}})
     read = read_settings({}, overrides={"upstreams": {"a": {"url": "http://x", "tools": False}}})
     assert read.upstreams["a"] == Upstream("http://x", tools=False)
 
 
-async def test_a_plain_question_gets_json(route: Reach, endpoint: Endpoint) -> None:
+async def test_a_get_request_returns_json(route: MakeRoute, endpoint: Endpoint) -> None:
     listed = await route(endpoint).chat.get("/models")
 
     assert [each["id"] for each in listed["data"]] == ["m1"]

@@ -1,24 +1,24 @@
-"""What every embedder promises, held against each of them."""
+"""The contract of `Embedder`, tested with every implementation."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import numpy as np
 import pytest
-from stub_endpoint import Stub
+from stub_endpoint import StubEndpoint
 
-from recollect.errors import Unavailable
-from recollect.models.builtin import BuiltinEmbedder
-from recollect.models.embed import Embedder, Purpose
-from recollect.models.endpoint import EndpointEmbedder
-from recollect.settings import Endpoint
+from recollect.core.errors import Unavailable
+from recollect.core.settings import Endpoint
+from recollect.models.builtin_embedder import BuiltinEmbedder
+from recollect.models.embedder import Embedder, Purpose
+from recollect.models.endpoint_embedder import EndpointEmbedder
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["builtin", "endpoint"])
 async def embedder(
-    request: pytest.FixtureRequest, builtin: BuiltinEmbedder, stub: Stub
+    request: pytest.FixtureRequest, builtin: BuiltinEmbedder, stub: StubEndpoint
 ) -> AsyncIterator[Embedder]:
     if request.param == "builtin":
         yield builtin
@@ -40,7 +40,7 @@ async def test_each_text_gets_one_unit_vector_of_one_dimension(
     assert [float(np.linalg.norm(vector)) for vector in found] == pytest.approx([1, 1, 1], abs=1e-5)
 
 
-async def test_vectors_come_in_the_order_of_the_texts_whatever_their_neighbours(
+async def test_vectors_are_in_order_and_independent_of_other_texts(
     embedder: Embedder,
 ) -> None:
     texts = ["short", "a much longer text about the weather in Lisbon " * 20, "middling length"]
@@ -52,7 +52,7 @@ async def test_vectors_come_in_the_order_of_the_texts_whatever_their_neighbours(
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "\x00", "🙂", "これは長い文章です"])
-async def test_an_unusual_text_gets_a_vector_too(embedder: Embedder, text: str) -> None:
+async def test_an_unusual_text_gets_a_vector(embedder: Embedder, text: str) -> None:
     [found] = await embedder.embed([text], Purpose.PASSAGE)
 
     assert np.linalg.norm(found) == pytest.approx(1, abs=1e-5)
@@ -62,14 +62,14 @@ async def test_no_texts_give_no_vectors(embedder: Embedder) -> None:
     assert await embedder.embed([], Purpose.PASSAGE) == []
 
 
-async def test_no_time_means_unavailable(embedder: Embedder) -> None:
+async def test_a_zero_deadline_is_unavailable(embedder: Embedder) -> None:
     with pytest.raises(Unavailable) as caught:
         await embedder.embed(["Never asked before"], Purpose.QUERY, deadline=timedelta(0))
 
     assert caught.value.service == "embedder"
 
 
-async def test_scores_rise_with_the_cosine_and_stay_between_0_and_1(embedder: Embedder) -> None:
+async def test_scores_increase_with_the_cosine_between_0_and_1(embedder: Embedder) -> None:
     cosines = np.linspace(-1, 1, 401).tolist()
 
     for shown in (embedder.relevance, embedder.likeness):

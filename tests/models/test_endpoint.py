@@ -5,13 +5,21 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from stub_endpoint import Asked, Reply, Stub, embeddings, numbers, packed, well_behaved
+from stub_endpoint import (
+    ReceivedRequest,
+    Reply,
+    StubEndpoint,
+    embeddings_reply,
+    to_base64,
+    vector_of,
+    well_behaved,
+)
 
-from recollect.errors import Invalid, Unavailable
-from recollect.models.embed import Identity, Purpose
-from recollect.models.endpoint import EndpointEmbedder
-from recollect.models.remote import Circuit
-from recollect.settings import Endpoint
+from recollect.core.errors import Invalid, Unavailable
+from recollect.core.settings import Endpoint
+from recollect.models.embedder import EmbedderIdentity, Purpose
+from recollect.models.endpoint_embedder import EndpointEmbedder
+from recollect.models.endpoints import CircuitBreaker
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +27,7 @@ KEY = "sk-very-secret"
 
 
 @pytest.fixture
-async def embedder(stub: Stub) -> AsyncIterator[EndpointEmbedder]:
+async def embedder(stub: StubEndpoint) -> AsyncIterator[EndpointEmbedder]:
     embedder = EndpointEmbedder(Endpoint(stub.url, "some-model", KEY))
     yield embedder
     await embedder.aclose()
@@ -29,11 +37,13 @@ def unit(vector: list[float]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     return (np.array(vector) / np.linalg.norm(vector)).astype(np.float32)
 
 
-async def test_it_asks_as_openai_documents_it(embedder: EndpointEmbedder, stub: Stub) -> None:
+async def test_the_request_follows_the_openai_format(
+    embedder: EndpointEmbedder, stub: StubEndpoint
+) -> None:
     [found] = await embedder.embed(["Ada"], Purpose.PASSAGE)
 
-    assert np.allclose(found, unit(numbers("Ada")))
-    [asked] = stub.asked
+    assert np.allclose(found, unit(vector_of("Ada")))
+    [asked] = stub.requests
     assert (asked.method, asked.path) == ("POST", "/v1/embeddings")
     assert asked.headers["authorization"] == f"Bearer {KEY}"
     assert json.loads(asked.body) == {
@@ -43,29 +53,27 @@ async def test_it_asks_as_openai_documents_it(embedder: EndpointEmbedder, stub: 
     }
 
 
-async def test_without_a_key_nothing_is_presented(stub: Stub) -> None:
+async def test_without_a_key_no_authorization_header_is_sent(stub: StubEndpoint) -> None:
     embedder = EndpointEmbedder(Endpoint(stub.url + "/", "some-model"))
 
     await embedder.embed(["Ada"], Purpose.QUERY)
 
-    assert "authorization" not in stub.asked[0].headers
+    assert "authorization" not in stub.requests[0].headers
     await embedder.aclose()
 
 
-async def test_many_texts_travel_in_bounded_requests(
-    embedder: EndpointEmbedder, stub: Stub
+async def test_many_texts_are_split_into_bounded_requests(
+    embedder: EndpointEmbedder, stub: StubEndpoint
 ) -> None:
     texts = [f"text {n}" for n in range(40)] + ["x" * 60_000, "y" * 60_000]
 
     found = await embedder.embed(texts, Purpose.PASSAGE)
 
-    assert np.allclose(found, [unit(numbers(text)) for text in texts])
-    assert [len(asked.texts) for asked in stub.asked] == [32, 9, 1]
+    assert np.allclose(found, [unit(vector_of(text)) for text in texts])
+    assert [len(asked.texts) for asked in stub.requests] == [32, 9, 1]
 
 
-async def test_answers_out_of_order_are_put_in_order(
-    embedder: EndpointEmbedder, stub: Stub
-) -> None:
+async def test_vectors_are_sorted_by_index(embedder: EndpointEmbedder, stub: StubEndpoint) -> None:
     data = [{"index": 1, "embedding": [0, 2]}, {"index": 0, "embedding": [3, 0]}]
     stub.replies = [Reply(body=json.dumps({"data": data}).encode())]
 
@@ -74,8 +82,8 @@ async def test_answers_out_of_order_are_put_in_order(
     assert np.array_equal(found, [[1, 0], [0, 1]])
 
 
-async def test_a_base64_answer_is_read(embedder: EndpointEmbedder, stub: Stub) -> None:
-    data = [{"index": 0, "embedding": packed([3, 4])}]
+async def test_a_base64_answer_is_read(embedder: EndpointEmbedder, stub: StubEndpoint) -> None:
+    data = [{"index": 0, "embedding": to_base64([3, 4])}]
     stub.replies = [Reply(body=json.dumps({"data": data}).encode())]
 
     [found] = await embedder.embed(["Ada"], Purpose.PASSAGE)
@@ -84,31 +92,31 @@ async def test_a_base64_answer_is_read(embedder: EndpointEmbedder, stub: Stub) -
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
-async def test_a_passing_failure_is_tried_again(
-    embedder: EndpointEmbedder, stub: Stub, status: int
+async def test_a_temporary_failure_is_retried(
+    embedder: EndpointEmbedder, stub: StubEndpoint, status: int
 ) -> None:
     stub.replies = [Reply(status, headers={"Retry-After": "0"})]
 
     [found] = await embedder.embed(["Ada"], Purpose.PASSAGE)
 
-    assert np.allclose(found, unit(numbers("Ada")))
-    assert len(stub.asked) == 2
+    assert np.allclose(found, unit(vector_of("Ada")))
+    assert len(stub.requests) == 2
 
 
 @pytest.mark.parametrize("status", [307, 400, 401, 403, 404])
-async def test_S64_a_lasting_failure_is_not(
-    embedder: EndpointEmbedder, stub: Stub, status: int
+async def test_S64_a_permanent_failure_is_not_retried(
+    embedder: EndpointEmbedder, stub: StubEndpoint, status: int
 ) -> None:
     stub.replies = [Reply(status, headers={"Location": "/elsewhere"})]
 
     with pytest.raises(Unavailable):
         await embedder.embed(["Ada"], Purpose.PASSAGE)
 
-    assert [asked.path for asked in stub.asked] == ["/v1/embeddings"]
+    assert [asked.path for asked in stub.requests] == ["/v1/embeddings"]
 
 
-async def test_a_wait_that_outlasts_the_deadline_is_not_begun(
-    embedder: EndpointEmbedder, stub: Stub
+async def test_a_pause_beyond_the_deadline_fails_at_once(
+    embedder: EndpointEmbedder, stub: StubEndpoint
 ) -> None:
     stub.replies = [Reply(429, headers={"Retry-After": "70"})]
 
@@ -117,10 +125,12 @@ async def test_a_wait_that_outlasts_the_deadline_is_not_begun(
             await embedder.embed(["Ada"], Purpose.PASSAGE, deadline=timedelta(seconds=50))
 
     assert caught.value.retry_after == timedelta(seconds=70)
-    assert len(stub.asked) == 1
+    assert len(stub.requests) == 1
 
 
-async def test_a_long_wait_is_left_to_the_caller(embedder: EndpointEmbedder, stub: Stub) -> None:
+async def test_a_long_pause_is_left_to_the_caller(
+    embedder: EndpointEmbedder, stub: StubEndpoint
+) -> None:
     stub.replies = [Reply(503, headers={"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT"})]
 
     with pytest.raises(Unavailable) as caught:
@@ -130,16 +140,16 @@ async def test_a_long_wait_is_left_to_the_caller(embedder: EndpointEmbedder, stu
 
 
 @pytest.mark.parametrize("header", ["soon", "nan", "", "Fri, 99 Foo"])
-async def test_nonsense_in_retry_after_is_ignored(
-    embedder: EndpointEmbedder, stub: Stub, header: str
+async def test_an_invalid_retry_after_is_ignored(
+    embedder: EndpointEmbedder, stub: StubEndpoint, header: str
 ) -> None:
     stub.replies = [Reply(429, headers={"Retry-After": header})]
 
     assert len(await embedder.embed(["Ada"], Purpose.PASSAGE)) == 1
 
 
-async def test_an_endpoint_that_hangs_costs_the_deadline(
-    embedder: EndpointEmbedder, stub: Stub
+async def test_a_hanging_endpoint_fails_at_the_deadline(
+    embedder: EndpointEmbedder, stub: StubEndpoint
 ) -> None:
     stub.replies = [Reply(hangs=True)]
 
@@ -147,10 +157,10 @@ async def test_an_endpoint_that_hangs_costs_the_deadline(
         with pytest.raises(Unavailable):
             await embedder.embed(["Ada"], Purpose.QUERY, deadline=timedelta(milliseconds=100))
 
-    assert len(stub.asked) == 1
+    assert len(stub.requests) == 1
 
 
-BAD = {
+UNUSABLE_ANSWERS = {
     "no JSON": b"<html>busy</html>",
     "not UTF-8": b"\xff\xfe",
     "another shape": b'{"vectors": [[1, 2]]}',
@@ -168,9 +178,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("body", BAD.values(), ids=BAD.keys())
-async def test_an_answer_of_no_use_is_unavailable(
-    embedder: EndpointEmbedder, stub: Stub, body: bytes
+@pytest.mark.parametrize("body", UNUSABLE_ANSWERS.values(), ids=UNUSABLE_ANSWERS.keys())
+async def test_an_unusable_answer_is_unavailable(
+    embedder: EndpointEmbedder, stub: StubEndpoint, body: bytes
 ) -> None:
     stub.replies = [Reply(body=body)]
 
@@ -179,18 +189,18 @@ async def test_an_answer_of_no_use_is_unavailable(
 
 
 async def test_dimensions_must_agree_within_an_answer(
-    embedder: EndpointEmbedder, stub: Stub
+    embedder: EndpointEmbedder, stub: StubEndpoint
 ) -> None:
-    stub.replies = [embeddings([[1, 2], [1, 2, 3]])]
+    stub.replies = [embeddings_reply([[1, 2], [1, 2, 3]])]
 
     with pytest.raises(Unavailable):
         await embedder.embed(["one", "two"], Purpose.PASSAGE)
 
 
-async def test_dimensions_must_agree_between_the_answers_to_one_call(
-    embedder: EndpointEmbedder, stub: Stub
+async def test_dimensions_must_agree_between_batches(
+    embedder: EndpointEmbedder, stub: StubEndpoint
 ) -> None:
-    stub.replies = [embeddings([[1, 2]] * 32), embeddings([[1, 2, 3]])]
+    stub.replies = [embeddings_reply([[1, 2]] * 32), embeddings_reply([[1, 2, 3]])]
 
     with pytest.raises(Unavailable):
         await embedder.embed(["text"] * 33, Purpose.PASSAGE)
@@ -205,8 +215,8 @@ async def test_a_refused_connection_is_unavailable(refused_url: str) -> None:
     await embedder.aclose()
 
 
-async def test_S82_no_error_tells_address_key_or_answer(
-    embedder: EndpointEmbedder, stub: Stub, refused_url: str
+async def test_S82_errors_do_not_reveal_address_key_or_response(
+    embedder: EndpointEmbedder, stub: StubEndpoint, refused_url: str
 ) -> None:
     stub.replies = [Reply(401, body=f"bad key {KEY} for {stub.url}".encode())]
     unreachable = EndpointEmbedder(Endpoint(refused_url, "some-model", KEY))
@@ -214,17 +224,17 @@ async def test_S82_no_error_tells_address_key_or_answer(
     for failing in (embedder, unreachable):
         with pytest.raises(Unavailable) as caught:
             await failing.embed(["Ada"], Purpose.PASSAGE, deadline=timedelta(milliseconds=300))
-        told = f"{caught.value!r} {caught.value.message} {caught.value.__cause__!r}"
+        error = f"{caught.value!r} {caught.value.message} {caught.value.__cause__!r}"
         assert caught.value.__suppress_context__ or caught.value.__context__ is None
-        assert not any(word in told for word in (KEY, "127.0.0.1", "bad key"))
+        assert not any(word in error for word in (KEY, "127.0.0.1", "bad key"))
 
     await unreachable.aclose()
 
 
-async def test_what_is_too_long_is_halved_and_averaged(
-    embedder: EndpointEmbedder, stub: Stub
+async def test_a_text_that_is_too_long_is_halved_and_averaged(
+    embedder: EndpointEmbedder, stub: StubEndpoint
 ) -> None:
-    def at_most_1000(asked: Asked) -> Reply:
+    def at_most_1000(asked: ReceivedRequest) -> Reply:
         if any(len(text) > 1000 for text in asked.texts):
             return Reply(400, b'{"error": {"message": "maximum context length is 1000"}}')
         return well_behaved(asked)
@@ -234,55 +244,61 @@ async def test_what_is_too_long_is_halved_and_averaged(
 
     found = await embedder.embed(["short", long], Purpose.PASSAGE)
 
-    halves = unit(numbers("a" * 900)) + unit(numbers("b" * 900))
-    assert np.allclose(found, [unit(numbers("short")), unit(halves.tolist())], atol=1e-6)
+    halves = unit(vector_of("a" * 900)) + unit(vector_of("b" * 900))
+    assert np.allclose(found, [unit(vector_of("short")), unit(halves.tolist())], atol=1e-6)
 
 
-async def test_a_text_is_not_halved_for_ever(embedder: EndpointEmbedder, stub: Stub) -> None:
+async def test_a_text_is_not_halved_endlessly(
+    embedder: EndpointEmbedder, stub: StubEndpoint
+) -> None:
     stub.replies = [Reply(413)] * 100
 
     with pytest.raises(Unavailable):
         await embedder.embed(["x" * 1000], Purpose.PASSAGE)
 
-    assert len(stub.asked) < 10
+    assert len(stub.requests) < 10
 
 
-async def test_a_dead_endpoint_is_soon_left_alone(embedder: EndpointEmbedder, stub: Stub) -> None:
+async def test_repeated_failures_open_the_circuit(
+    embedder: EndpointEmbedder, stub: StubEndpoint
+) -> None:
     stub.replies = [Reply(401)] * 100
-    for _ in range(Circuit.FAILURES):
+    for _ in range(CircuitBreaker.FAILURES):
         with pytest.raises(Unavailable):
             await embedder.embed(["Ada"], Purpose.PASSAGE)
 
     with pytest.raises(Unavailable) as caught:
         await embedder.embed(["Ada"], Purpose.PASSAGE)
 
-    assert len(stub.asked) == Circuit.FAILURES
+    assert len(stub.requests) == CircuitBreaker.FAILURES
     assert caught.value.retry_after is not None
-    assert timedelta(0) < caught.value.retry_after <= timedelta(seconds=Circuit.PAUSE_SECONDS)
+    assert (
+        timedelta(0) < caught.value.retry_after <= timedelta(seconds=CircuitBreaker.PAUSE_SECONDS)
+    )
 
 
-async def test_texts_it_refuses_do_not_cut_off_the_others(
-    embedder: EndpointEmbedder, stub: Stub
+async def test_refused_texts_do_not_open_the_circuit(
+    embedder: EndpointEmbedder, stub: StubEndpoint
 ) -> None:
-    stub.replies = [Reply(400)] * Circuit.FAILURES
-    for _ in range(Circuit.FAILURES):
+    stub.replies = [Reply(400)] * CircuitBreaker.FAILURES
+    for _ in range(CircuitBreaker.FAILURES):
         with pytest.raises(Unavailable):
             await embedder.embed(["indigestible"], Purpose.PASSAGE)
 
     assert len(await embedder.embed(["Ada"], Purpose.PASSAGE)) == 1
 
 
-async def test_a_cancelled_call_says_nothing_about_the_endpoint(
-    embedder: EndpointEmbedder, stub: Stub
+async def test_a_cancelled_call_is_not_counted_as_a_failure(
+    embedder: EndpointEmbedder, stub: StubEndpoint
 ) -> None:
     reached = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def hang(_asked: Asked) -> Reply:
+    def hang(_asked: ReceivedRequest) -> Reply:
         loop.call_soon_threadsafe(reached.set)
         return Reply(hangs=True)
 
-    for _ in range(Circuit.FAILURES):
+    for _ in range(CircuitBreaker.FAILURES):
         stub.replies = [hang]
         call = asyncio.create_task(embedder.embed(["Ada"], Purpose.PASSAGE))
         await asyncio.wait_for(reached.wait(), 5)
@@ -293,14 +309,12 @@ async def test_a_cancelled_call_says_nothing_about_the_endpoint(
     assert len(await embedder.embed(["Ada"], Purpose.PASSAGE)) == 1
 
 
-async def test_passages_never_take_the_places_of_questions(
-    embedder: EndpointEmbedder, stub: Stub
-) -> None:
+async def test_passages_never_block_queries(embedder: EndpointEmbedder, stub: StubEndpoint) -> None:
     full = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def hang(_asked: Asked) -> Reply:
-        if len(stub.asked) == 4:
+    def hang(_asked: ReceivedRequest) -> Reply:
+        if len(stub.requests) == 4:
             loop.call_soon_threadsafe(full.set)
         return Reply(hangs=True)
 
@@ -312,7 +326,7 @@ async def test_passages_never_take_the_places_of_questions(
 
     [found] = await asyncio.wait_for(embedder.embed(["a question"], Purpose.QUERY), 5)
 
-    assert np.allclose(found, unit(numbers("a question")))
+    assert np.allclose(found, unit(vector_of("a question")))
     assert not any(task.done() for task in backfill)
     for task in backfill:
         task.cancel()
@@ -320,17 +334,17 @@ async def test_passages_never_take_the_places_of_questions(
 
 
 class TestCircuit:
-    def test_it_lets_one_through_after_each_pause(self) -> None:
+    def test_it_admits_one_call_after_each_pause(self) -> None:
         now = [0.0]
-        circuit = Circuit(lambda: now[0])
-        for _ in range(Circuit.FAILURES):
+        circuit = CircuitBreaker(lambda: now[0])
+        for _ in range(CircuitBreaker.FAILURES):
             circuit.admit()
             circuit.failed()
 
         for _ in range(2):
             with pytest.raises(Unavailable):
                 circuit.admit()
-            now[0] += Circuit.PAUSE_SECONDS
+            now[0] += CircuitBreaker.PAUSE_SECONDS
             circuit.admit()
 
         with pytest.raises(Unavailable):
@@ -338,10 +352,10 @@ class TestCircuit:
 
     def test_one_success_closes_it(self) -> None:
         now = [0.0]
-        circuit = Circuit(lambda: now[0])
-        for _ in range(Circuit.FAILURES):
+        circuit = CircuitBreaker(lambda: now[0])
+        for _ in range(CircuitBreaker.FAILURES):
             circuit.failed()
-        now[0] += Circuit.PAUSE_SECONDS
+        now[0] += CircuitBreaker.PAUSE_SECONDS
         circuit.admit()
 
         circuit.succeeded()
@@ -350,15 +364,15 @@ class TestCircuit:
         circuit.admit()
 
 
-def test_identity_leaves_the_password_out() -> None:
+def test_the_identity_omits_the_password() -> None:
     embedder = EndpointEmbedder(Endpoint("https://ada:secret@example.org/v1?version=2", "m"))
 
-    assert embedder.identity == Identity("https://example.org/v1/embeddings?version=2", "m")
+    assert embedder.identity == EmbedderIdentity("https://example.org/v1/embeddings?version=2", "m")
 
 
 @pytest.mark.parametrize(
     "url", ["", "example.org/v1", "ftp://example.org", "http://", "http://a:b"]
 )
-def test_a_url_that_cannot_be_one_is_refused(url: str) -> None:
+def test_an_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(Invalid):
         EndpointEmbedder(Endpoint(url, "m"))

@@ -1,13 +1,13 @@
-"""The built-in embedder is loaded by whoever asks first, and nobody waits longer than they can."""
+"""The built-in embedder is loaded on first use, and no caller waits beyond its deadline."""
 
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from recollect.errors import Invalid, Unavailable
-from recollect.models.embed import Purpose
-from recollect.models.lazy import LazyBuiltin
+from recollect.core.errors import Invalid, Unavailable
+from recollect.models.embedder import Purpose
+from recollect.models.lazy_embedder import LazyEmbedder
 from recollect.models.weights import find_weights
 
 pytestmark = pytest.mark.anyio
@@ -15,10 +15,10 @@ pytestmark = pytest.mark.anyio
 AT_ONCE = timedelta(microseconds=1)
 
 
-async def test_who_cannot_wait_for_the_loading_goes_on_without_and_the_next_one_has_it(
+async def test_a_timeout_during_loading_does_not_stop_the_loading(
     tmp_path: Path,
 ) -> None:
-    embedder = LazyBuiltin(None, tmp_path)
+    embedder = LazyEmbedder(None, tmp_path)
     with pytest.raises(Unavailable):
         await embedder.embed(["Ada"], Purpose.QUERY, deadline=AT_ONCE)
     loading = embedder._opening
@@ -32,8 +32,8 @@ async def test_who_cannot_wait_for_the_loading_goes_on_without_and_the_next_one_
     await embedder.aclose()
 
 
-async def test_leaving_while_it_loads_leaves_nothing_behind(tmp_path: Path) -> None:
-    embedder = LazyBuiltin(None, tmp_path)
+async def test_closing_during_loading_waits_and_closes_the_embedder(tmp_path: Path) -> None:
+    embedder = LazyEmbedder(None, tmp_path)
     with pytest.raises(Unavailable):
         await embedder.embed(["Ada"], Purpose.QUERY, deadline=AT_ONCE)
 
@@ -44,8 +44,8 @@ async def test_leaving_while_it_loads_leaves_nothing_behind(tmp_path: Path) -> N
         await embedder.embed(["Ada"], Purpose.QUERY)
 
 
-async def test_a_loading_that_failed_is_tried_again(tmp_path: Path) -> None:
-    embedder = LazyBuiltin(tmp_path / "weights", tmp_path)
+async def test_a_failed_load_is_retried(tmp_path: Path) -> None:
+    embedder = LazyEmbedder(tmp_path / "weights", tmp_path)
     with pytest.raises(Invalid):
         await embedder.embed(["Ada"], Purpose.QUERY, deadline=timedelta(seconds=30))
     found = find_weights(None, tmp_path)

@@ -1,24 +1,24 @@
 from pathlib import Path
 
 import pytest
-from stub_endpoint import Reply, Stub
+from stub_endpoint import Reply, StubEndpoint
 
-from recollect.errors import Invalid, Unavailable
+from recollect.core.errors import Invalid, Unavailable
 from recollect.models.weights import MODEL, Weights, WeightsMissing, find_weights
 
 
 @pytest.fixture
 def _no_carrier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.models.weights._CARRIER", "no-such-distribution")
+    monkeypatch.setattr("recollect.models.weights._WHEEL", "no-such-distribution")
 
 
-def test_an_installed_wheel_serves_without_a_network(weights: Weights) -> None:
+def test_an_installed_wheel_works_offline(weights: Weights) -> None:
     assert weights.model.is_file()
     assert weights.tokenizer.is_file()
     assert "project_brain" in weights.model.parts
 
 
-def test_a_directory_named_by_the_operator_comes_first(weights: Weights, tmp_path: Path) -> None:
+def test_the_configured_directory_comes_first(weights: Weights, tmp_path: Path) -> None:
     named = Weights(tmp_path / "model_quantized.onnx", tmp_path / "tokenizer.json")
     named.model.symlink_to(weights.model)
     named.tokenizer.symlink_to(weights.tokenizer)
@@ -26,7 +26,7 @@ def test_a_directory_named_by_the_operator_comes_first(weights: Weights, tmp_pat
     assert find_weights(tmp_path, tmp_path / "cache") == named
 
 
-def test_another_file_in_that_directory_is_refused(weights: Weights, tmp_path: Path) -> None:
+def test_a_different_file_in_that_directory_is_rejected(weights: Weights, tmp_path: Path) -> None:
     (tmp_path / "model_quantized.onnx").symlink_to(weights.model)
     (tmp_path / "tokenizer.json").write_bytes(b"{}")
 
@@ -38,8 +38,8 @@ def test_another_file_in_that_directory_is_refused(weights: Weights, tmp_path: P
 
 
 @pytest.mark.usefixtures("_no_carrier")
-def test_the_hub_fills_the_cache_once(
-    stub: Stub, carrier_files: dict[str, bytes], tmp_path: Path
+def test_the_cache_is_downloaded_once(
+    stub: StubEndpoint, carrier_files: dict[str, bytes], tmp_path: Path
 ) -> None:
     stub.replies = [lambda asked: Reply(body=carrier_files[asked.path])] * 2
 
@@ -48,13 +48,13 @@ def test_the_hub_fills_the_cache_once(
 
     own = tmp_path / MODEL
     assert first == again == Weights(own / "model_quantized.onnx", own / "tokenizer.json")
-    assert [asked.path for asked in stub.asked] == list(carrier_files)
+    assert [asked.path for asked in stub.requests] == list(carrier_files)
     assert sorted(own.iterdir()) == [first.model, first.tokenizer]
 
 
 @pytest.mark.usefixtures("_no_carrier")
-def test_a_damaged_cache_is_filled_anew(
-    stub: Stub, carrier_files: dict[str, bytes], tmp_path: Path
+def test_a_damaged_cache_is_downloaded_again(
+    stub: StubEndpoint, carrier_files: dict[str, bytes], tmp_path: Path
 ) -> None:
     own = tmp_path / MODEL
     own.mkdir()
@@ -71,7 +71,9 @@ def test_a_damaged_cache_is_filled_anew(
 @pytest.mark.parametrize(
     "reply", [Reply(404), Reply(body=b"another model"), Reply(body=b"x" * 40_000_000)]
 )
-def test_what_is_not_the_pinned_file_is_not_kept(stub: Stub, reply: Reply, tmp_path: Path) -> None:
+def test_a_file_with_another_digest_is_not_cached(
+    stub: StubEndpoint, reply: Reply, tmp_path: Path
+) -> None:
     stub.replies = [reply]
 
     with pytest.raises(WeightsMissing):
@@ -81,7 +83,7 @@ def test_what_is_not_the_pinned_file_is_not_kept(stub: Stub, reply: Reply, tmp_p
 
 
 @pytest.mark.usefixtures("_no_carrier")
-def test_offline_the_error_says_what_to_do(refused_url: str, tmp_path: Path) -> None:
+def test_the_offline_error_says_what_to_do(refused_url: str, tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         find_weights(None, tmp_path, hub=refused_url + "/")
 
@@ -91,11 +93,13 @@ def test_offline_the_error_says_what_to_do(refused_url: str, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("_no_carrier")
-def test_a_cache_that_cannot_be_written_is_no_crash(stub: Stub, tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_reported_as_missing_weights(
+    stub: StubEndpoint, tmp_path: Path
+) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
 
     with pytest.raises(WeightsMissing):
         find_weights(None, blocked, hub=stub.url + "/")
 
-    assert not stub.asked
+    assert not stub.requests

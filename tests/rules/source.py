@@ -1,4 +1,4 @@
-"""The source of Recollect, as rules read it."""
+"""Access to Recollect's source code for the rules."""
 
 import ast
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def tree(file: str) -> ast.Module:
 
 
 def texts(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Every string in a tree with its line, docstrings left out, f-strings with their gaps."""
+    """Every string in a tree with its line, without docstrings; f-strings in their parts."""
     documentation = {
         id(each.body[0].value)
         for each in ast.walk(node)

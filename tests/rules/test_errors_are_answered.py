@@ -1,4 +1,4 @@
-"""Every failure the engine knows is answered by every door, with a status that is not 500."""
+"""Every interface maps every failure of the engine to a status other than 500."""
 
 import importlib
 import inspect
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from recollect.doors.front import Reply
-from recollect.doors.furnish import NoRoute
-from recollect.errors import (
+from recollect.api.apps import NoRoute
+from recollect.api.gateway import ErrorReply
+from recollect.core.errors import (
     Conflict,
     Denied,
     Failure,
@@ -24,7 +24,7 @@ from recollect.errors import (
 )
 from tests.rules.source import files
 
-Answer = Callable[[Failure | Exception], Reply]
+ErrorMapper = Callable[[Failure | Exception], ErrorReply]
 
 EXAMPLES: dict[type[Failure], list[Failure]] = {
     Invalid: [Invalid("No.", field="content"), Invalid("No.", is_syntax=True)],
@@ -32,14 +32,19 @@ EXAMPLES: dict[type[Failure], list[Failure]] = {
     Unauthenticated: [Unauthenticated("No.")],
     Denied: [Denied("No.")],
     NotFound: [NotFound("memory"), NotFound("session"), NotFound("trace")],
-    Conflict: [Conflict("No."), Conflict("No.", is_passing=True)],
-    TooLarge: [TooLarge("content", most=1), TooLarge("body", most=1, unit="bytes")],
+    Conflict: [Conflict("No."), Conflict("No.", is_temporary=True)],
+    TooLarge: [TooLarge("content", limit=1), TooLarge("body", limit=1, unit="bytes")],
     RateLimited: [RateLimited(timedelta(milliseconds=1)), RateLimited(timedelta(hours=1))],
     Unavailable: [Unavailable("database")],
     NoRoute: [NoRoute(404, {}), NoRoute(405, {"allow": "GET"})],
 }
-# Said to whoever starts the server, before there is a door.
-AT_THE_TERMINAL = {"recollect.embedded", "recollect.dumps", "recollect.cli", "recollect.compose"}
+# Their failures are reported on the command line, before the server runs.
+COMMAND_LINE_MODULES = {
+    "recollect.embedded",
+    "recollect.portability.dump",
+    "recollect.cli",
+    "recollect.compose",
+}
 
 
 def failures(kind: type[Failure] = Failure) -> Iterator[type[Failure]]:
@@ -48,18 +53,18 @@ def failures(kind: type[Failure] = Failure) -> Iterator[type[Failure]]:
         yield from failures(each)
 
 
-def answers() -> dict[str, Answer]:
-    """How each door answers: every public function `answer...` of its `errors.py`."""
-    found: dict[str, Answer] = {}
+def error_mappers() -> dict[str, ErrorMapper]:
+    """How each interface error_mappers: every public function `answer...` of its `errors.py`."""
+    found: dict[str, ErrorMapper] = {}
     for file in files():
-        if file.startswith("doors/") and file.endswith("errors.py"):
+        if file.startswith("api/") and "/" in file[4:] and file.endswith("errors.py"):
             module = importlib.import_module("recollect." + file[:-3].replace("/", "."))
             names = [name for name in vars(module) if name.startswith("answer")]
             found |= {f"{file} {name}": getattr(module, name) for name in names}
     return found
 
 
-def of_doors() -> set[type[Failure]]:
+def reportable_failures() -> set[type[Failure]]:
     for file in files():
         if not file.startswith(("cli/", "__main__")):
             importlib.import_module(
@@ -68,25 +73,27 @@ def of_doors() -> set[type[Failure]]:
     return {
         each
         for each in failures()
-        if not any(each.__module__.startswith(place) for place in AT_THE_TERMINAL)
+        if not any(each.__module__.startswith(name) for name in COMMAND_LINE_MODULES)
         and not inspect.isabstract(each)
         and each.__module__.startswith("recollect.")
     }
 
 
-def test_every_failure_has_an_example_here() -> None:
-    unanswered = {
-        each for each in of_doors() if not any(issubclass(each, known) for known in EXAMPLES)
+def test_every_failure_has_an_example() -> None:
+    missing = {
+        each
+        for each in reportable_failures()
+        if not any(issubclass(each, known) for known in EXAMPLES)
     }
 
-    assert unanswered == set()
+    assert missing == set()
 
 
-@pytest.mark.parametrize("door", answers())
-def test_every_door_answers_every_failure(door: str) -> None:
-    answer = answers()[door]
+@pytest.mark.parametrize("interface", error_mappers())
+def test_every_interface_maps_every_failure(interface: str) -> None:
+    answer = error_mappers()[interface]
 
-    replies: dict[Any, Reply] = {
+    replies: dict[Any, ErrorReply] = {
         (kind.__name__, number): answer(example)
         for kind, examples in EXAMPLES.items()
         for number, example in enumerate(examples)
@@ -100,9 +107,9 @@ def test_every_door_answers_every_failure(door: str) -> None:
         assert ("retry-after" in headers) == (name == "RateLimited"), name
 
 
-@pytest.mark.parametrize("door", answers())
-def test_a_bug_is_a_500_that_says_nothing(door: str) -> None:
-    reply = answers()[door](ValueError("SELECT secret FROM /var/lib"))
+@pytest.mark.parametrize("interface", error_mappers())
+def test_a_bug_is_a_500_without_details(interface: str) -> None:
+    reply = error_mappers()[interface](ValueError("SELECT secret FROM /var/lib"))
 
     assert reply.status == 500
     assert "secret" not in repr(reply)

@@ -1,16 +1,16 @@
-"""Logs are an event and fields, and no field is named like something private.
+"""A log entry is an event with fields, and no field has a private name.
 
-`logs.py` blots such fields out should one slip through; this keeps them from being written.
+`core/logging.py` redacts such fields; this rule prevents them in the first place.
 """
 
 import ast
 from collections.abc import Iterator
 
-from recollect import logs
+from recollect.core import logging
 from tests.rules.source import files, tree
 
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception", "log", "bind"}
-PRIVATE = logs._PRIVATE | {
+PRIVATE = logging._PRIVATE | {
     "address",
     "answer",
     "credential",
@@ -28,8 +28,8 @@ PRIVATE = logs._PRIVATE | {
 }
 
 
-def calls() -> Iterator[tuple[str, ast.Call]]:
-    """Every call of a logger: by our convention it is named `log` or `_log`."""
+def log_calls() -> Iterator[tuple[str, ast.Call]]:
+    """Every call of a logger. By convention a logger is named `log` or `_log`."""
     for file in files():
         for node in ast.walk(tree(file)):
             if (
@@ -42,22 +42,22 @@ def calls() -> Iterator[tuple[str, ast.Call]]:
                 yield f"{file}:{node.lineno}", node
 
 
-def test_S81_no_log_has_a_field_named_like_something_private() -> None:
+def test_S81_no_log_field_has_a_private_name() -> None:
     named = {
-        place: keyword.arg
-        for place, call in calls()
+        location: keyword.arg
+        for location, call in log_calls()
         for keyword in call.keywords
         if keyword.arg is None or set(keyword.arg.split("_")) & PRIVATE
     }
 
     assert named == {}
-    assert len(list(calls())) > 5
+    assert len(list(log_calls())) > 5
 
 
-def test_S81_an_event_is_a_constant_and_never_a_sentence_with_values() -> None:
+def test_S81_a_log_event_is_a_constant_without_spaces() -> None:
     composed = [
-        place
-        for place, call in calls()
+        location
+        for location, call in log_calls()
         if len(call.args) != 1
         or not isinstance(call.args[0], ast.Constant)
         or " " in str(call.args[0].value)
@@ -66,10 +66,10 @@ def test_S81_an_event_is_a_constant_and_never_a_sentence_with_values() -> None:
     assert composed == []
 
 
-def test_S81_nobody_logs_past_the_redaction() -> None:
-    """The standard library's loggers and tracebacks know nothing of what is private.
+def test_S81_no_code_bypasses_the_redaction() -> None:
+    """The standard library's loggers and tracebacks do not redact private values.
 
-    Another package's logger may be named, to quiet it.
+    Another package's logger may be named, to silence it.
     """
     strays = [
         f"{file}:{node.lineno}"
@@ -96,8 +96,8 @@ def names_another_package(call: ast.Call) -> bool:
     return isinstance(name, str) and not name.startswith("recollect")
 
 
-def test_S81_a_private_field_that_slips_through_is_blotted_out() -> None:
-    event = dict.fromkeys(logs._PRIVATE, "hunter2") | {"event": "a", "exc_info": True}
+def test_S81_a_private_log_field_is_redacted() -> None:
+    event = dict.fromkeys(logging._PRIVATE, "hunter2") | {"event": "a", "exc_info": True}
 
-    assert "hunter2" not in repr(logs._redact(None, "info", event))
-    assert "exc_info" not in logs._redact(None, "info", event)
+    assert "hunter2" not in repr(logging._redact(None, "info", event))
+    assert "exc_info" not in logging._redact(None, "info", event)

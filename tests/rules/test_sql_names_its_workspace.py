@@ -1,8 +1,8 @@
-"""SQL stands in `store/`, and every statement on a data table names its workspace.
+"""SQL is only in `db/` and in `queries` modules, and every statement on a data table names its workspace.
 
-Isolation is in the text of the query, so a test can read it there. A statement that serves all
-workspaces at once is marked by a comment directly above it: `# everywhere:` and the reason. It
-runs under `Pool.everywhere`, where row-level security lets it.
+Isolation is in the text of the query, so a test can check it. A statement for all workspaces has a
+comment directly above it: `# everywhere:` and the reason. It runs in `Pool.everywhere`, where
+row-level security allows it.
 """
 
 import ast
@@ -15,13 +15,21 @@ from psycopg import sql
 
 from tests.rules.source import ROOT, files, texts, tree
 
-STORE = [file for file in files() if file.startswith("store/")]
+# BM25 is arithmetic on postings and contains the names of the columns it reads.
+SQL_FILES = [
+    file
+    for file in files()
+    if file.startswith("db/")
+    or "/queries/" in file
+    or file.endswith("/queries.py")
+    or file == "keywords/bm25.py"
+]
 
-# Who may speak SQL outside of `store/`, and why.
-OUTSIDE = {
-    "embedded/bootstrap.py": "a superuser makes the role, the database and the extensions: "
-    "there is no schema yet that a store could know",
-    "dumps.py": "plays back the script that pg_dump wrote, whatever that says",
+# The only other files with SQL, and why.
+OTHER_SQL_FILES = {
+    "embedded/bootstrap.py": "a superuser creates the role, the database and the extensions, before "
+    "there is a schema",
+    "portability/dump.py": "runs the script that pg_dump wrote",
 }
 
 STATEMENT = re.compile(
@@ -35,26 +43,28 @@ QUERY = re.compile(
     r"\s*(?:SELECT\s.*\sFROM\s|WITH\s+\w+\s+AS\s|INSERT\s+INTO\s|DELETE\s+FROM\s|UPDATE\s+\w+\s+SET\s)",
     re.DOTALL,
 )
-LASTING = re.compile(r"(?:^|;)\s*SET\s+(?!LOCAL\b)[\w.]+\s*(?:=|TO)\s")
+SESSION_SETTING = re.compile(r"(?:^|;)\s*SET\s+(?!LOCAL\b)[\w.]+\s*(?:=|TO)\s")
 
 
 def data_tables() -> set[str]:
-    """Tables whose rows belong to a workspace, as the migrations make them."""
+    """The tables whose rows belong to a workspace, according to the migrations."""
     found: set[str] = set()
-    for file in sorted((ROOT / "store" / "migrations").glob("*.sql")):
+    for file in sorted((ROOT / "db" / "migrations").glob("*.sql")):
         text = re.sub(r"--[^\n]*", "", file.read_text("utf-8"))
         for name, columns in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", text, re.DOTALL):
             if re.search(r"^\s*workspace_id ", columns, re.MULTILINE):
                 found.add(name)
-    return found - {"api_key"}  # found by its digest; it is what says which workspace
+    return found - {"api_key"}  # looked up by its digest, to find out the workspace
 
 
 TABLES = data_tables()
-# A table whose name is filled in later may be any of them.
-TOUCHED = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|USING|TABLE)\s+(?:({'|'.join(TABLES)})\b|\{{)")
+# A table whose name is inserted later may be any of them.
+USES_DATA_TABLE = re.compile(
+    rf"\b(?:FROM|JOIN|INTO|UPDATE|USING|TABLE)\s+(?:({'|'.join(TABLES)})\b|\{{)"
+)
 
 
-# The same, with the name that the statement gives it; rows inserted are another matter.
+# The same with the alias of the table, without INSERT.
 ALIASED = re.compile(
     rf"(?:\b(?:FROM|JOIN|USING)|(?<!DO )(?<!FOR )\bUPDATE)\s+({'|'.join(TABLES)})\b(?:\s+(?:AS\s+)?(\w+))?"
 )
@@ -71,7 +81,7 @@ KEYWORDS = {
     "USING",
     "WHERE",
 }
-# As a value, or as a literal where a plan depends on it.
+# A parameter, or a literal if the plan depends on it.
 PARAMETER = r"%\(workspace_id\)s|\{workspace_id\}"
 EQUATION = re.compile(
     rf"\b(?:(\w+)\.)?workspace_id\s*=\s*(?:(?:(\w+)\.)?workspace_id\b|({PARAMETER}))"
@@ -80,9 +90,9 @@ INSERTED = re.compile(rf"\bINSERT\s+INTO\s+(?:{'|'.join(TABLES)})\b[^(]*\(([^)]*
 
 
 def statements() -> list[tuple[str, str, str, bool]]:
-    """Every module-level SQL statement of the store: file, name, text, whether it is marked."""
+    """Every module-level SQL statement: file, name, text, and whether it is marked."""
     found: list[tuple[str, str, str, bool]] = []
-    for file in STORE:
+    for file in SQL_FILES:
         of_file: list[tuple[str, str, str, bool]] = []
         module = importlib.import_module(
             "recollect." + file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
@@ -96,7 +106,7 @@ def statements() -> list[tuple[str, str, str, bool]]:
             if isinstance(text, str) and STATEMENT.match(text):
                 marked = is_marked(lines, node.lineno)
                 of_file.append((file, node.targets[0].id, text, marked))
-        # What only begins a longer statement is read there.
+        # The start of a longer statement is checked as part of that statement.
         found += [each for each in of_file if not is_part(each[2], [every[2] for every in of_file])]
     return found
 
@@ -116,10 +126,10 @@ def is_marked(lines: list[str], line: int, mark: str = "# everywhere: ") -> bool
 
 
 def names_its_workspace(text: str) -> bool:
-    """Whether every data table in a statement is bound to the one workspace that it names.
+    """Whether every data table in a statement is bound to the workspace parameter.
 
-    Each mention of a table needs an equation of its own, `m.workspace_id = ...`, that leads, over
-    other tables if need be, to the parameter. A row that is inserted brings the parameter along.
+    Each mention of a table needs its own equation, `m.workspace_id = ...`, that leads to the
+    parameter, directly or through other tables. An INSERT must set the column.
     """
     if not re.search(PARAMETER, text):
         return False
@@ -134,13 +144,13 @@ def names_its_workspace(text: str) -> bool:
 
 
 def mentioned(text: str) -> list[str]:
-    """What a statement calls the data tables that it reads or changes; "" where it gives no name."""
+    """The aliases of the data tables that a statement reads or changes; "" without an alias."""
     names = [alias for _, alias in ALIASED.findall(text)]
     return ["" if name.upper() in KEYWORDS else name for name in names]
 
 
 def equated(text: str) -> list[tuple[str, str]]:
-    """The names whose workspaces a statement equates, with each other or with the parameter."""
+    """The aliases whose `workspace_id` is equated, with each other or with the parameter."""
 
     def plain(name: str) -> str:
         return "" if name in TABLES else name
@@ -152,7 +162,7 @@ def equated(text: str) -> list[tuple[str, str]]:
 
 
 def reached(equations: list[tuple[str, str]]) -> set[str]:
-    """The names that lead to the parameter."""
+    """The aliases that lead to the parameter."""
     found, before = {"parameter"}, set[str]()
     while found != before:
         before = set(found)
@@ -160,7 +170,7 @@ def reached(equations: list[tuple[str, str]]) -> set[str]:
     return found
 
 
-def test_S40_the_rule_sees_the_tables_and_statements_there_are() -> None:
+def test_S40_the_rule_finds_the_tables_and_statements() -> None:
     assert {"memory", "thread", "turn", "event", "job", "memory_vector", "idempotency"} <= TABLES
     assert "api_key" not in TABLES
     assert len(statements()) > 60
@@ -191,9 +201,9 @@ def test_S40_the_rule_sees_the_tables_and_statements_there_are() -> None:
         ("SELECT count(*) FROM {}", False),
     ],
 )
-def test_S40_the_rule_can_tell_good_from_bad(text: str, *, is_good: bool) -> None:
+def test_S40_the_rule_tells_good_statements_from_bad(text: str, *, is_good: bool) -> None:
     assert bool(STATEMENT.match(text))
-    assert bool(TOUCHED.search(text))
+    assert bool(USES_DATA_TABLE.search(text))
     assert names_its_workspace(text) == is_good
 
 
@@ -201,39 +211,39 @@ def test_S40_every_statement_on_a_data_table_names_its_workspace() -> None:
     nameless = [
         f"{file}: {name}"
         for file, name, text, marked in statements()
-        if TOUCHED.search(text) and not names_its_workspace(text) and not marked
+        if USES_DATA_TABLE.search(text) and not names_its_workspace(text) and not marked
     ]
 
     assert nameless == []
 
 
-def test_S40_what_is_marked_as_serving_everybody_does() -> None:
+def test_S40_statements_marked_everywhere_need_the_mark() -> None:
     idle = [
         f"{file}: {name}"
         for file, name, text, marked in statements()
-        if marked and (names_its_workspace(text) or not TOUCHED.search(text))
+        if marked and (names_its_workspace(text) or not USES_DATA_TABLE.search(text))
     ]
 
     assert idle == []
 
 
-def test_S40_no_statement_hides_inside_a_function() -> None:
+def test_S40_no_statement_is_inside_a_function() -> None:
     hidden = [
         f"{file}:{line}"
-        for file in STORE
+        for file in SQL_FILES
         for node in ast.walk(tree(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for text, line in texts(node)
-        if STATEMENT.match(text) and TOUCHED.search(text)
+        if STATEMENT.match(text) and USES_DATA_TABLE.search(text)
     ]
 
     assert hidden == []
 
 
-def test_sql_stands_in_the_store_alone() -> None:
-    """Whoever looks for what happens to the data has one place to look."""
-    others = [file for file in files() if file not in STORE and file not in OUTSIDE]
-    spoken = {
+def test_sql_is_only_in_db_and_queries() -> None:
+    """So everything that happens to the data is found in one layer."""
+    others = [file for file in files() if file not in SQL_FILES and file not in OTHER_SQL_FILES]
+    written = {
         f"{file}:{line}" for file in others for text, line in texts(tree(file)) if QUERY.match(text)
     }
     executed = {
@@ -245,20 +255,20 @@ def test_sql_stands_in_the_store_alone() -> None:
         and node.func.attr in {"execute", "executemany"}
     }
 
-    assert spoken | executed == set()
-    assert set(OUTSIDE) <= set(files())
+    assert written | executed == set()
+    assert set(OTHER_SQL_FILES) <= set(files())
 
 
-def test_S45_settings_of_a_connection_end_with_the_transaction() -> None:
-    """The pool hands a connection on with whatever was set before.
+def test_S45_connection_settings_end_with_the_transaction() -> None:
+    """A pooled connection keeps its session settings for the next user.
 
-    A connection that never comes from the pool may keep what it was told: `# own connection:`.
+    A connection outside the pool may have session settings: mark it `# own connection:`.
     """
     found = [
         f"{file}:{line}"
         for file in files()
         for text, line in texts(tree(file))
-        if (LASTING.search(text) or re.search(r"set_config\([^)]*,\s*false\s*\)", text))
+        if (SESSION_SETTING.search(text) or re.search(r"set_config\([^)]*,\s*false\s*\)", text))
         and not is_marked((ROOT / file).read_text("utf-8").splitlines(), line, "# own connection: ")
     ]
 

@@ -1,1 +1,1 @@
-"""What tests share: a house with a real database, an embedder whose every cosine is exact, a clock."""
+"""Helpers that tests share: engines, clients, fakes and sample data."""

@@ -1,4 +1,4 @@
-"""Short ways to say what nearly every test of the alumia door does first."""
+"""Helpers for tests of the alumia interface."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 
 import httpx2
 
-from recollect.domain import Caller
-from recollect.engine.core import Engine
-from recollect.engine.keys import create_key
+from recollect.core.domain import Caller
+from recollect.engine import Engine
 from recollect.server import Server
-from recollect.store import identity, projects
-from tests.support.house import visit
+from recollect.tenancy.keys import create_key
+from recollect.tenancy.queries import orgs, projects, users
+from tests.support.instance import connect
 
 Object = dict[str, Any]
 
@@ -29,21 +29,21 @@ async def client_of(
         user=str(caller.user_id),
         rights=tuple(caller.rights),
     )
-    async with visit(server, Authorization=f"Bearer {new.text}") as http:
+    async with connect(server, Authorization=f"Bearer {new.text}") as http:
         yield http
 
 
-async def colleague(engine: Engine, caller: Caller) -> Caller:
-    """Another user of the same org and workspace."""
+async def add_colleague(engine: Engine, caller: Caller) -> Caller:
+    """Create another user in the same org and workspace."""
     async with engine.pool.everywhere() as db:
-        user_id = await identity.add_user(
+        user_id = await users.add_user(
             db, caller.org_id, uuid4().hex, password_hash=None, is_admin=False
         )
     return replace(caller, user_id=user_id)
 
 
 async def new_project(engine: Engine, *members: Caller) -> str:
-    """A project of the members' workspace."""
+    """Create a project with these members in their workspace."""
     workspace_id = members[0].workspace_id
     async with engine.writing(members[0]) as db:
         project_id = await projects.add_project(db, workspace_id, uuid4().hex, engine.now())
@@ -54,7 +54,7 @@ async def new_project(engine: Engine, *members: Caller) -> str:
 
 
 async def new_agent(engine: Engine, caller: Caller) -> str:
-    """An agent of the caller's workspace."""
+    """Create an agent in the caller's workspace."""
     async with engine.writing(caller) as db:
         agent_id = await projects.add_agent(
             db, caller.workspace_id, uuid4().hex, project_id=None, now=engine.now()
@@ -62,46 +62,46 @@ async def new_agent(engine: Engine, caller: Caller) -> str:
     return str(agent_id)
 
 
-async def switch_workspaces(engine: Engine, caller: Caller, *, is_on: bool) -> None:
-    """Tell the workspaces of the caller's org apart, or not."""
+async def enable_workspaces(engine: Engine, caller: Caller, *, is_on: bool) -> None:
+    """Switch separate workspaces on or off for the caller's org."""
     async with engine.pool.everywhere() as db:
-        await identity.set_workspaces(db, caller.org_id, is_on=is_on)
+        await orgs.set_workspaces(db, caller.org_id, is_on=is_on)
 
 
-async def kept(http: httpx2.AsyncClient, value: str, **fields: Any) -> Object:
-    """A memory, as the door answered."""
-    answer = await http.post("/api/v1/memories", json={"value": value, **fields})
-    assert answer.status_code in {200, 201}, answer.text
-    assert answer.json()["success"] is True
-    return answer.json()["data"]
+async def save_memory(http: httpx2.AsyncClient, value: str, **fields: Any) -> Object:
+    """Save a memory; return it as in the response."""
+    response = await http.post("/api/v1/memories", json={"value": value, **fields})
+    assert response.status_code in {200, 201}, response.text
+    assert response.json()["success"] is True
+    return response.json()["data"]
 
 
-async def values(http: httpx2.AsyncClient, **parameters: Any) -> list[str]:
-    """What a list shows, newest first."""
-    answer = await http.get("/api/v1/memories", params=parameters)
-    assert answer.status_code == 200, answer.text
-    return [each["value"] for each in answer.json()["data"]["items"]]
+async def list_values(http: httpx2.AsyncClient, **parameters: Any) -> list[str]:
+    """The values of a list, newest first."""
+    response = await http.get("/api/v1/memories", params=parameters)
+    assert response.status_code == 200, response.text
+    return [each["value"] for each in response.json()["data"]["items"]]
 
 
-async def recalled(http: httpx2.AsyncClient, query: str, **fields: Any) -> list[str]:
-    """What a question finds, best first."""
-    answer = await http.post("/api/v1/memories/recall", json={"query": query, **fields})
-    assert answer.status_code == 200, answer.text
-    return [each["value"] for each in answer.json()["data"]["items"]]
+async def recall_values(http: httpx2.AsyncClient, query: str, **fields: Any) -> list[str]:
+    """The values that a query recalls, best first."""
+    response = await http.post("/api/v1/memories/recall", json={"query": query, **fields})
+    assert response.status_code == 200, response.text
+    return [each["value"] for each in response.json()["data"]["items"]]
 
 
-async def session(http: httpx2.AsyncClient, **fields: Any) -> str:
-    """A new session's id."""
-    answer = await http.post("/api/v1/sessions", json=fields)
-    assert answer.status_code == 201, answer.text
-    assert UUID(answer.json()["data"]["id"])
-    return answer.json()["data"]["id"]
+async def create_session(http: httpx2.AsyncClient, **fields: Any) -> str:
+    """Create a session; return its id."""
+    response = await http.post("/api/v1/sessions", json=fields)
+    assert response.status_code == 201, response.text
+    assert UUID(response.json()["data"]["id"])
+    return response.json()["data"]["id"]
 
 
-def complaint(answer: httpx2.Response) -> tuple[int, str]:
-    """Status and code of an error, once its envelope was checked."""
-    body = answer.json()
+def error_of(response: httpx2.Response) -> tuple[int, str]:
+    """Check the format of an error; return its status and code."""
+    body = response.json()
     assert set(body) == {"success", "error"}
     assert body["success"] is False
     assert set(body["error"]) == {"code", "message"}
-    return answer.status_code, body["error"]["code"]
+    return response.status_code, body["error"]["code"]

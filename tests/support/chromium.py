@@ -1,4 +1,4 @@
-"""The Chromium that tests of the page drive: found, or installed where that needs nobody's word."""
+"""Find Chromium for the tests of the web page, or install it if that needs no confirmation."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ MISSING = (
     "Install it (Debian and Ubuntu: apt install chromium; macOS: brew install --cask chromium),\n"
     "or put a `chromium` on the PATH."
 )
-# Nothing but the page under test is asked for anything.
+# Chromium must send no requests besides those of the page under test.
 FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -31,11 +31,11 @@ FLAGS = (
 
 
 class NoChromium(Exception):
-    """There is none, and it could not be installed."""
+    """Chromium was not found and could not be installed."""
 
 
 def find() -> Path:
-    """Where it is; raise `NoChromium` when there is none."""
+    """The path of Chromium. Raises `NoChromium` if there is none."""
     for name in NAMES:
         if found := shutil.which(name):
             return Path(found)
@@ -47,8 +47,8 @@ def find() -> Path:
 
 @contextmanager
 def browser() -> Generator[Browser]:
-    """A browser without a window, for as long as the block lasts."""
-    # As root, as in a container, Chromium refuses to start in its own sandbox.
+    """A headless browser, which runs until the block ends."""
+    # As root, for example in a container, Chromium refuses to start its sandbox.
     flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=find(), args=flags)
@@ -59,7 +59,7 @@ def browser() -> Generator[Browser]:
 
 
 def install() -> None:
-    """Install Debian's, as root or where sudo asks nothing."""
+    """Install Debian's package, as root or with passwordless sudo."""
     apt = shutil.which("apt-get")
     if apt is None:
         raise NoChromium(MISSING)

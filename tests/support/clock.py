@@ -1,10 +1,10 @@
-"""A clock that only the test moves."""
+"""A clock that only the test advances."""
 
 from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """Stands still until it is told to go on."""
+    """Returns the same time until the test advances it."""
 
     def __init__(self, at: datetime = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)) -> None:
         self.at = at

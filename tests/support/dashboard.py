@@ -1,4 +1,4 @@
-"""Browsers in front of the composed application."""
+"""Helpers for tests of the dashboard: clients with a session cookie."""
 
 import secrets
 from datetime import timedelta
@@ -8,18 +8,18 @@ from typing import Any
 
 import httpx2
 
-from recollect.domain import Caller, UserId
-from recollect.engine.core import Engine
-from recollect.engine.keys import hash_password
+from recollect.core.domain import Caller, UserId
+from recollect.engine import Engine
 from recollect.server import Server
-from recollect.store import identity, sign_ins
-from tests.support.house import visit
+from recollect.tenancy.keys import hash_password
+from recollect.tenancy.queries import sign_ins, users
+from tests.support.instance import connect
 
 PASSWORD = "correct horse battery staple"
 
 
 async def cookie_for(engine: Engine, user_id: UserId) -> str:
-    """A token as a sign-in would give it, without the hashing."""
+    """A session token as after a sign-in, without hashing a password."""
     token = secrets.token_urlsafe(32)
     now = engine.now()
     async with engine.pool.everywhere() as db:
@@ -33,8 +33,8 @@ async def cookie_for(engine: Engine, user_id: UserId) -> str:
     return token
 
 
-def visit_from(server: Server, address: str | None = None) -> httpx2.AsyncClient:
-    """Somebody at an address of their own: guesses are counted by address."""
+def connect_from(server: Server, address: str | None = None) -> httpx2.AsyncClient:
+    """A client with its own address, by default a random one. Failed sign-ins count by address."""
     address = address or str(IPv6Address(secrets.randbits(128)))
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=server.app, client=(address, 50_000)),
@@ -42,18 +42,18 @@ def visit_from(server: Server, address: str | None = None) -> httpx2.AsyncClient
     )
 
 
-async def browse(server: Server, engine: Engine, caller: Caller) -> httpx2.AsyncClient:
-    """The browser of somebody who is signed in."""
-    return visit(server, cookie=f"session={await cookie_for(engine, caller.user_id)}")
+async def connect_signed_in(server: Server, engine: Engine, caller: Caller) -> httpx2.AsyncClient:
+    """A client with the caller's session cookie."""
+    return connect(server, cookie=f"session={await cookie_for(engine, caller.user_id)}")
 
 
 async def new_user(
     engine: Engine, caller: Caller, *, is_admin: bool = False, password: str | None = None
 ) -> tuple[UserId, str]:
-    """Another user of the caller's org, and their login."""
+    """Create another user in the caller's org; return the id and the login."""
     login = f"user-{secrets.token_hex(6)}"
     async with engine.pool.everywhere() as db:
-        user_id = await identity.add_user(
+        user_id = await users.add_user(
             db,
             caller.org_id,
             login,
@@ -63,14 +63,14 @@ async def new_user(
     return user_id, login
 
 
-def wrong(answer: httpx2.Response) -> tuple[int, str]:
+def error_of(response: httpx2.Response) -> tuple[int, str]:
     """The status and code of an error."""
-    error: dict[str, Any] = answer.json()["error"]
+    error: dict[str, Any] = response.json()["error"]
     assert set(error) == {"code", "message"}
-    return answer.status_code, error["code"]
+    return response.status_code, error["code"]
 
 
-def is_login_page(answer: httpx2.Response) -> bool:
-    """Whether this is what strangers get."""
-    kind = answer.headers["content-type"]
-    return answer.status_code == 401 and kind.startswith("text/html") and "<html" in answer.text
+def is_login_page(response: httpx2.Response) -> bool:
+    """Whether this is the login page, which unauthenticated browsers get."""
+    kind = response.headers["content-type"]
+    return response.status_code == 401 and kind.startswith("text/html") and "<html" in response.text

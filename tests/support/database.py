@@ -14,26 +14,26 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from recollect.db.migrate import migrate
 from recollect.embedded import Attached, attach
-from recollect.store.migrate import migrate
-from tests.support.pgbouncer import PgBouncer, is_wanted
+from tests.support.pgbouncer import PgBouncer, uses_pgbouncer
 
-HOME = "HOUSE_UNDER_TEST"
-_TEMPLATE = "house_template"
-# Server connections behind PgBouncer: fewer than a house has, so that its transactions share them.
-_SHARED = 4
+HOME = "TEST_POSTGRES_HOME"
+_TEMPLATE = "recollect_template"
+# Server connections behind PgBouncer: fewer than a pool has, so that transactions share them.
+_SERVER_CONNECTIONS = 4
 
 
 def make_home() -> Path:
-    """A directory that the unprivileged server of a root-run test can reach too."""
-    home = Path(tempfile.mkdtemp(prefix="house-", dir="/tmp"))
+    """Create a directory that an unprivileged PostgreSQL can also reach if tests run as root."""
+    home = Path(tempfile.mkdtemp(prefix="recollect-test-", dir="/tmp"))
     home.chmod(0o711)
     os.environ[HOME] = str(home)
     return home
 
 
 def remove_home(home: Path) -> None:
-    """Wait for the server to end with its last user, then sweep up."""
+    """Wait until PostgreSQL has stopped with its last user, then delete the directory."""
     pid_file = home / "data" / "postgres" / "postmaster.pid"
     for _ in range(300):
         if not pid_file.exists():
@@ -53,10 +53,12 @@ class TestDatabases:
         with (home / "template.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._make_template()
-        self._bouncer = PgBouncer(self._attached.url, size=_SHARED) if is_wanted() else None
+        self._bouncer = (
+            PgBouncer(self._attached.url, size=_SERVER_CONNECTIONS) if uses_pgbouncer() else None
+        )
 
     def clone(self) -> str:
-        """The URL of a new migrated database."""
+        """Create a migrated database; return its URL."""
         name = f"test_{uuid4().hex[:12]}"
         with psycopg.connect(self._attached.admin_url, autocommit=True) as db:
             db.execute(
@@ -67,23 +69,23 @@ class TestDatabases:
         return self.url(name)
 
     def empty(self) -> str:
-        """The URL of a new database without a schema."""
+        """Create a database without a schema; return its URL."""
         name = f"test_{uuid4().hex[:12]}"
         self._create(name)
         return self.url(name)
 
     def url(self, name: str) -> str:
-        """The URL of a database, as the houses of this run reach it."""
+        """The URL of a database, through PgBouncer if this run uses it."""
         return self._bouncer.url(name) if self._bouncer else self.direct_url(name)
 
     def direct_url(self, name: str) -> str:
-        """The URL of a database in PostgreSQL itself."""
+        """The URL of a database without PgBouncer."""
         parts = conninfo_to_dict(self._attached.url)
         socket = quote(str(parts["host"]), safe="")
         return f"postgresql://{parts['user']}@/{name}?host={socket}"
 
-    def beside(self, url: str) -> str:
-        """The URL of the same database in PostgreSQL itself."""
+    def without_pgbouncer(self, url: str) -> str:
+        """The URL of the same database without PgBouncer."""
         return self.direct_url(urlsplit(url).path.removeprefix("/"))
 
     @property

@@ -1,4 +1,4 @@
-"""A small disk of its own, to be filled to the last byte."""
+"""A small disk that a test can fill completely."""
 
 import errno
 import subprocess
@@ -11,14 +11,14 @@ import pytest
 
 @contextmanager
 def small_disk(base: Path, *, megabytes: int) -> Generator[Path]:
-    """A file system in memory; only root, and not in every container, may mount one."""
+    """Mount a file system in memory. Skips the test if mounting is not allowed."""
     disk = base / "disk"
     disk.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=711", "none", disk], check=False
     )
     if mounted.returncode:
-        pytest.skip("may not mount here")
+        pytest.skip("mounting is not allowed here")
     try:
         yield disk
     finally:
@@ -26,7 +26,7 @@ def small_disk(base: Path, *, megabytes: int) -> Generator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """A file that leaves no byte free."""
+    """Write a file that fills the disk; return its path."""
     filler = disk / "filler"
     try:
         with filler.open("wb", buffering=0) as file:

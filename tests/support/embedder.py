@@ -8,27 +8,27 @@ from math import sqrt
 
 import numpy as np
 
-from recollect.errors import Unavailable
-from recollect.models.embed import Identity, Purpose, Refused, Vector
+from recollect.core.errors import Unavailable
+from recollect.models.embedder import EmbedderIdentity, Purpose, TextRefused, Vector
 
 
-def at_cosine(cosine: float, dimension: int = 8, *, turn: int = 0) -> Vector:
-    """A unit vector at this cosine to the first axis; another `turn` leans another way."""
+def at_cosine(cosine: float, dimension: int = 8, *, axis: int = 0) -> Vector:
+    """A unit vector with this cosine to the first axis. `axis` selects the other direction."""
     vector = np.zeros(dimension, dtype=np.float32)
     vector[0] = cosine
-    vector[1 + turn % (dimension - 1)] = sqrt(1 - cosine * cosine)
+    vector[1 + axis % (dimension - 1)] = sqrt(1 - cosine * cosine)
     return vector
 
 
 def pseudo_random(text: str, dimension: int) -> Vector:
-    """A unit vector that depends on the text alone and is unlike that of any other."""
+    """A unit vector that depends only on the text and differs from all others."""
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     vector = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
 class StubEmbedder:
-    """Embeds by table; unknown texts get a vector of their own. Can be slow, down, or swapped."""
+    """Embeds by table; other texts get a pseudo-random vector. Can be slow or unavailable."""
 
     def __init__(
         self,
@@ -44,20 +44,20 @@ class StubEmbedder:
         self.salt = salt
         self.is_down = False
         self.refused: set[str] = set()
-        # Raised one after the other, each instead of an answer to a text.
+        # Errors to raise for a text, one per call.
         self.failures: dict[str, list[Unavailable]] = {}
         self.delay = timedelta()
-        self.asked: list[str] = []
-        self._identity = Identity(endpoint, model)
+        self.seen_texts: list[str] = []
+        self._identity = EmbedderIdentity(endpoint, model)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> EmbedderIdentity:
         return self._identity
 
     async def embed(
         self, texts: Sequence[str], purpose: Purpose, *, deadline: timedelta | None = None
     ) -> list[Vector]:
-        self.asked += texts
+        self.seen_texts += texts
         if self.delay:
             if deadline is not None and deadline < self.delay:
                 await asyncio.sleep(deadline.total_seconds())
@@ -69,7 +69,7 @@ class StubEmbedder:
             if self.failures.get(text):
                 raise self.failures[text].pop(0)
         if self.refused & set(texts):
-            raise Refused("embedder")
+            raise TextRefused("embedder")
         return [self._vector(text) for text in texts]
 
     def relevance(self, cosine: float) -> float:

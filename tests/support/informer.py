@@ -1,4 +1,4 @@
-"""Chats, messages and memories made through the informer door."""
+"""Helpers for tests of the informer interface: chats, messages and memories."""
 
 from typing import Any
 
@@ -9,42 +9,42 @@ Object = dict[str, Any]
 
 
 async def new_chat(http: Http, **more: Any) -> str:
-    answer = await http.post("/api/chats", json={"name": "Planning", **more})
-    assert answer.status_code == 201, answer.text
-    return answer.json()["id"]
+    response = await http.post("/api/chats", json={"name": "Planning", **more})
+    assert response.status_code == 201, response.text
+    return response.json()["id"]
 
 
-async def say(http: Http, chat: str, *texts: str) -> list[str]:
-    said = [
+async def add_messages(http: Http, chat: str, *texts: str) -> list[str]:
+    messages = [
         {"role": ("user", "assistant")[number % 2], "content": text}
         for number, text in enumerate(texts)
     ]
-    answer = await http.post(f"/api/chats/{chat}/messages", json={"messages": said})
-    assert answer.status_code == 201, answer.text
-    return [each["id"] for each in answer.json()["messages"]]
+    response = await http.post(f"/api/chats/{chat}/messages", json={"messages": messages})
+    assert response.status_code == 201, response.text
+    return [each["id"] for each in response.json()["messages"]]
 
 
-async def remember(http: Http, chat: str, ids: list[str], **more: Any) -> Object:
-    answer = await http.post(f"/api/chats/{chat}/memories", json={"messageIds": ids, **more})
-    assert answer.status_code == 201, answer.text
-    return answer.json()
+async def create_memory(http: Http, chat: str, ids: list[str], **more: Any) -> Object:
+    response = await http.post(f"/api/chats/{chat}/memories", json={"messageIds": ids, **more})
+    assert response.status_code == 201, response.text
+    return response.json()
 
 
-async def listed(http: Http, chat: str, **query: Any) -> Object:
-    answer = await http.get(f"/api/chats/{chat}/memories", params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+async def list_memories(http: Http, chat: str, **query: Any) -> Object:
+    response = await http.get(f"/api/chats/{chat}/memories", params=query)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
-async def found(http: Http, chat: str, query: str, **more: Any) -> list[Object]:
+async def search_memories(http: Http, chat: str, query: str, **more: Any) -> list[Object]:
     body = {"query": query, **more}
-    answer = await http.post(f"/api/chats/{chat}/memories/search", json=body)
-    assert answer.status_code == 200, answer.text
-    return answer.json()["results"]
+    response = await http.post(f"/api/chats/{chat}/memories/search", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()["results"]
 
 
-def complaint(answer: httpx2.Response) -> tuple[int, str]:
-    body = answer.json()
+def error_of(response: httpx2.Response) -> tuple[int, str]:
+    body = response.json()
     assert set(body) == {"statusCode", "error", "message"}
-    assert body["statusCode"] == answer.status_code
+    assert body["statusCode"] == response.status_code
     return body["statusCode"], body["error"]

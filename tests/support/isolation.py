@@ -1,27 +1,27 @@
-"""Requests that reach for what is somebody else's, and everything that a workspace holds."""
+"""Helpers for isolation tests: requests with foreign ids, and all rows of a workspace."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import sql
 
-from recollect.domain import WorkspaceId
-from recollect.engine.core import Engine
+from recollect.core.domain import WorkspaceId
+from recollect.engine import Engine
 from tests.support.routes import Route
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A request in which one id is not the caller's."""
+    """A request in which one field holds an id of another workspace."""
 
     route: Route
-    place: str
+    foreign_field: str
     path: str
     query: dict[str, Any] = field(default_factory=dict[str, Any])
     body: dict[str, Any] | None = None
 
     def __str__(self) -> str:
-        return f"{self.route} ({self.place})"
+        return f"{self.route} ({self.foreign_field})"
 
 
 _ROWS = sql.SQL("SELECT each::text FROM {table} each WHERE workspace_id = {id} ORDER BY 1")
@@ -37,14 +37,14 @@ async def dump(engine: Engine, workspace_id: WorkspaceId) -> dict[str, list[str]
     return found
 
 
-async def holding(engine: Engine, workspace_id: WorkspaceId, mark: str) -> dict[str, list[str]]:
-    """The rows of a workspace that hold a mark."""
+async def rows_with(engine: Engine, workspace_id: WorkspaceId, mark: str) -> dict[str, list[str]]:
+    """The rows of a workspace that contain a mark."""
     found = await dump(engine, workspace_id)
     return {table: [row for row in rows if mark in row] for table, rows in found.items()}
 
 
 async def data_tables(engine: Engine) -> list[str]:
-    """Every table whose rows are a workspace's."""
+    """Every table whose rows belong to a workspace."""
     async with engine.pool.everywhere() as db:
         cursor = await db.execute(
             """

@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode before the tests' PostgreSQL, where a run asks for it."""
+"""PgBouncer in transaction mode in front of the tests' PostgreSQL, if the run asks for it."""
 
 import os
 import shutil
@@ -12,8 +12,8 @@ from urllib.parse import quote
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-# `make pgbouncer-test` sets it: every house of the run then stands behind PgBouncer.
-WANTED = "HOUSE_BEHIND_PGBOUNCER"
+# `make pgbouncer-test` sets it: every test of the run then connects through PgBouncer.
+VARIABLE = "TEST_BEHIND_PGBOUNCER"
 
 _PORT = 6432
 _READY_SECONDS = 20
@@ -34,12 +34,12 @@ logfile = {home}/log
 """
 
 
-def is_wanted() -> bool:
-    return bool(os.environ.get(WANTED))
+def uses_pgbouncer() -> bool:
+    return bool(os.environ.get(VARIABLE))
 
 
 class PgBouncer:
-    """A PgBouncer of its own, with a few server connections for all clients together."""
+    """A PgBouncer process with a few server connections that all clients share."""
 
     def __init__(self, postgres_url: str, *, size: int) -> None:
         program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -50,7 +50,7 @@ class PgBouncer:
         (self._home / "ini").write_text(
             _CONFIGURATION.format(socket=socket, home=self._home, port=_PORT, size=size)
         )
-        # The one who may open PostgreSQL's socket; PgBouncer would not run as root anyway.
+        # Run as the owner of PostgreSQL's socket; PgBouncer refuses to run as root.
         owner: dict[str, Any] = {}
         if os.geteuid() == 0:
             server = Path(socket).stat()
@@ -58,7 +58,7 @@ class PgBouncer:
             owner = {"user": server.st_uid, "group": server.st_gid, "extra_groups": []}
         self._process = subprocess.Popen(
             [program, "--quiet", str(self._home / "ini")],
-            stderr=subprocess.DEVNULL,  # it goes to the log as well
+            stderr=subprocess.DEVNULL,  # it also goes to the log
             **owner,
         )
         self._await()
@@ -80,7 +80,7 @@ class PgBouncer:
             except psycopg.OperationalError as error:
                 assert self._process.poll() is None, (self._home / "log").read_text()
                 if time.monotonic() > end:
-                    raise AssertionError("PgBouncer does not answer") from error
+                    raise AssertionError("PgBouncer does not respond") from error
                 time.sleep(0.02)
             else:
                 return

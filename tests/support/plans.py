@@ -1,4 +1,4 @@
-"""How PostgreSQL goes about the long statements, asked while they run."""
+"""Record the query plans of the long statements while they run."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,30 +11,30 @@ import pytest
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A statement and the answer to `EXPLAIN` of it."""
+    """A statement and the output of its `EXPLAIN`."""
 
     query: str
     lines: list[Any]
 
     @property
     def text(self) -> str:
-        """The plan to be read."""
+        """The plan as text."""
         return "\n".join(self.lines)
 
 
 @contextmanager
-def explained(options: str = "VERBOSE OFF") -> Generator[list[Explained]]:
-    """Each statement that is run as `Numbered` within, with its plan."""
+def record_plans(options: str = "VERBOSE OFF") -> Generator[list[Explained]]:
+    """The plans of all statements that run as `PreparedQuery` within the block."""
     plans: list[Explained] = []
     plain: Any = psycopg.AsyncRawCursor
 
-    class Explaining(plain):
-        async def execute(self, query: str, values: Any = None, **told: Any) -> Any:
+    class ExplainingCursor(plain):
+        async def execute(self, query: str, values: Any = None, **arguments: Any) -> Any:
             async with plain(self.connection) as cursor:
                 await cursor.execute(f"EXPLAIN ({options}) {query}", values)
                 plans.append(Explained(query, [line for (line,) in await cursor.fetchall()]))
-            return await plain.execute(self, query, values, **told)
+            return await plain.execute(self, query, values, **arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(psycopg, "AsyncRawCursor", Explaining)
+        patch.setattr(psycopg, "AsyncRawCursor", ExplainingCursor)
         yield plans

@@ -1,4 +1,4 @@
-"""The route table of the composed application: what tests of every route are generated from."""
+"""The route table of the whole application, from which tests of every route are generated."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.applications import Starlette
 
-from recollect.doors.front import Door, Front
+from recollect.api.gateway import Gateway, Interface
 from recollect.server import Server
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One method of one address."""
+    """One method of one path."""
 
     method: str
     path: str
@@ -23,41 +23,41 @@ class Route:
         return f"{self.method} {self.path}"
 
 
-def door_named(server: Server, name: str) -> Door:
-    """One door of the composed application."""
-    [door] = [each for each in server.doors if each.name == name]
-    return door
+def interface_named(server: Server, name: str) -> Interface:
+    """The interface with this name."""
+    [interface] = [each for each in server.interfaces if each.name == name]
+    return interface
 
 
-def routes_of(door: Door) -> list[Route]:
-    """Every route behind a door, in the document or not."""
-    assert isinstance(door.app, FastAPI)
+def routes_of(interface: Interface) -> list[Route]:
+    """Every route of an interface, documented or not."""
+    assert isinstance(interface.app, FastAPI)
     return [
         Route(method, context.path or "")
-        for context in iter_route_contexts(door.app.routes)
+        for context in iter_route_contexts(interface.app.routes)
         for method in sorted(getattr(context, "methods", None) or ["ANY"])
     ]
 
 
-def routes_behind_no_door(server: Server) -> list[str]:
-    """Every address of the house itself."""
-    assert isinstance(server.app, Front)
-    house = server.app._rest
-    assert isinstance(house, Starlette)
-    return [str(getattr(route, "path", route)) for route in house.routes]
+def routes_outside_interfaces(server: Server) -> list[str]:
+    """Every path of the server itself, outside the interfaces."""
+    assert isinstance(server.app, Gateway)
+    rest = server.app._rest
+    assert isinstance(rest, Starlette)
+    return [str(getattr(route, "path", route)) for route in rest.routes]
 
 
-def operation(door: Door, route: Route) -> dict[str, Any]:
-    """What the door's own document says of a route."""
-    assert isinstance(door.app, FastAPI)
-    return door.app.openapi()["paths"][route.path][route.method.lower()]
+def operation(interface: Interface, route: Route) -> dict[str, Any]:
+    """The OpenAPI operation of a route."""
+    assert isinstance(interface.app, FastAPI)
+    return interface.app.openapi()["paths"][route.path][route.method.lower()]
 
 
-def fields_of_body(door: Door, route: Route) -> Iterator[tuple[str, dict[str, Any]]]:
+def fields_of_body(interface: Interface, route: Route) -> Iterator[tuple[str, dict[str, Any]]]:
     """The fields of a route's body, by name."""
-    assert isinstance(door.app, FastAPI)
-    document = door.app.openapi()
-    body = operation(door, route).get("requestBody", {})
+    assert isinstance(interface.app, FastAPI)
+    document = interface.app.openapi()
+    body = operation(interface, route).get("requestBody", {})
     schema = body.get("content", {}).get("application/json", {}).get("schema", {})
     for choice in schema.get("anyOf", [schema]):
         name = choice.get("$ref", "").rpartition("/")[2]

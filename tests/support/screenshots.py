@@ -1,4 +1,4 @@
-"""`make screenshots`: every page of a house that was lived in, light and dark, wide and narrow."""
+"""`make screenshots`: every page of a server with sample data, light and dark, wide and narrow."""
 
 import argparse
 import tempfile
@@ -12,25 +12,25 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from recollect.domain import Ref, Relation
-from recollect.engine.core import Engine
-from recollect.engine.link import Link, link
-from recollect.logs import configure_logging
+from recollect.core.domain import Ref, Relation
+from recollect.core.logging import configure_logging
+from recollect.core.settings import Settings
+from recollect.engine import Engine
+from recollect.memories.links import Link, link
 from recollect.models import librarian
-from recollect.models.chats import Chats
-from recollect.models.lazy import LazyBuiltin
-from recollect.settings import Settings
+from recollect.models.chat_registry import ChatModels
+from recollect.models.lazy_embedder import LazyEmbedder
+from tests.support.browser_site import Person, Site, add_person
 from tests.support.chromium import browser
 from tests.support.database import TestDatabases, make_home, remove_home
-from tests.support.house import only
-from tests.support.live import on_a_port
-from tests.support.site import Person, Site, arrive
-from tests.support.upstream import Asked, Endpoint, Say, chats_of
+from tests.support.instance import single_embedder
+from tests.support.live_server import serve_app
+from tests.support.upstream import Answer, Endpoint, ReceivedRequest, chat_models_at
 
 SHOWN = Path("docs/screenshots")
 SIZES = {"wide": (1280, 800), "narrow": (360, 740)}
 THEMES = ("light", "dark")
-# What the documents show; the rest is for whoever looks.
+# The pictures that the documents show. The others are for reviewing the design.
 KEPT = {"chat-wide-dark", "chat-narrow-light", "chat-narrow-dark", "graph-wide-dark"}
 
 MODEL = "qwen3-32b"
@@ -38,12 +38,12 @@ TODAY = datetime.now(UTC)
 
 
 def _on(days: int) -> str:
-    """A day to come, as people write it: whenever the pictures are taken, Lisbon lies ahead."""
+    """A future date as text, so that the opening in Lisbon is always ahead."""
     then = TODAY + timedelta(days=days)
     return f"{then.day} {then:%B}"
 
 
-TOLD = [
+MEMORIES = [
     (61, f"The Lisbon office opens on {_on(26)}", "fact"),
     (60, "The lease of the Lisbon office in Rua Augusta runs for five years", "fact"),
     (58, "Ada leads the move to Lisbon", "fact"),
@@ -67,7 +67,7 @@ TOLD = [
     (3, "Deploys to production need two approvals", "instruction"),
     (2, f"Dan joins the Lisbon team on {_on(40)}", "fact"),
 ]
-TIED = [
+LINKS = [
     ("The lease of", "office opens", Relation.PART_OF),
     ("furniture", "office opens", Relation.PART_OF),
     ("network", "office opens", Relation.PART_OF),
@@ -81,8 +81,8 @@ TIED = [
     ("pays within", "invoices in euro", Relation.RELATED_TO),
     ("peanuts", "flights", Relation.RELATED_TO),
 ]
-# What was talked about besides: days ago, the chat's title and what was asked.
-TALKED = [
+# Other chats: days ago, title and question.
+CHATS = [
     (44, "Which database?", "Why did we not take a separate vector store?"),
     (36, "Restoring a backup", "How often do we try our backups?"),
     (29, "Invoices for Acme", "What does Acme want on its invoices, and when do they pay?"),
@@ -108,7 +108,7 @@ with an option to renew for another five. The rent is paid every quarter.
 
 
 class Calendar:
-    """A clock that can stand on another day."""
+    """A clock that can be set back by some days."""
 
     def __init__(self) -> None:
         self.back = timedelta()
@@ -118,56 +118,56 @@ class Calendar:
 
 
 def main() -> None:
-    """Take them all."""
+    """Take all screenshots."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--to", type=Path, default=SHOWN, help="where they go")
-    parser.add_argument("--only", help="names of pages, with commas")
-    asked = parser.parse_args()
-    with _house() as (person, calendar):
-        places = live_here(person, calendar)
-        wanted = asked.only.split(",") if asked.only else list(places)
+    parser.add_argument("--to", type=Path, default=SHOWN, help="the output directory")
+    parser.add_argument("--only", help="names of pages, separated by commas")
+    options = parser.parse_args()
+    with _site() as (person, calendar):
+        paths = add_sample_data(person, calendar)
+        wanted = options.only.split(",") if options.only else list(paths)
         for theme in THEMES:
             for size in SIZES:
-                _shoot(person, {name: places[name] for name in wanted}, theme, size, asked.to)
+                _shoot(person, {name: paths[name] for name in wanted}, theme, size, options.to)
 
 
 @contextmanager
-def _house() -> Generator[tuple[Person, Calendar]]:
+def _site() -> Generator[tuple[Person, Calendar]]:
     home = make_home()
     databases = TestDatabases()
     calendar = Calendar()
     model = Endpoint()
     model.models, model.owner = [MODEL], "our own server"
-    model.otherwise = _answer
+    model.default = _answer
     settings = Settings()
-    embedder = LazyBuiltin(settings.weights_dir, Path(tempfile.gettempdir()))
-    with on_a_port(model) as upstream, browser() as running:
+    embedder = LazyEmbedder(settings.weights_dir, Path(tempfile.gettempdir()))
+    with serve_app(model) as upstream, browser() as running:
 
-        def chats() -> Chats:
-            return chats_of(upstream, {librarian.NAME: librarian.Librarian()}, model=MODEL)
+        def chats() -> ChatModels:
+            return chat_models_at(upstream, {librarian.NAME: librarian.Librarian()}, model=MODEL)
 
-        site = Site(databases.clone(), only(embedder), chats, calendar)
+        site = Site(databases.clone(), single_embedder(embedder), chats, calendar)
         site.start()
         try:
-            yield arrive(site, running), calendar
+            yield add_person(site, running), calendar
         finally:
             site.stop()
     databases.close()
     remove_home(home)
 
 
-def _answer(asked: Asked) -> Say:
-    tokens = {"prompt_tokens": 900 + len(asked.body) % 700, "completion_tokens": 120}
-    return Say(ANSWER, usage=tokens)
+def _answer(request: ReceivedRequest) -> Answer:
+    tokens = {"prompt_tokens": 900 + len(request.body) % 700, "completion_tokens": 120}
+    return Answer(ANSWER, usage=tokens)
 
 
-def live_here(person: Person, calendar: Calendar) -> Mapping[str, str]:
-    """Two months of somebody's life; where each page is."""
-    person.site.do(lambda engine: _name(engine, person))
-    for days, content, category in TOLD:
+def add_sample_data(person: Person, calendar: Calendar) -> Mapping[str, str]:
+    """Add two months of a user's data; return the path of each page."""
+    person.site.run(lambda engine: _name(engine, person))
+    for days, content, category in MEMORIES:
         calendar.back = timedelta(days=days, hours=days % 7)
         person.remember(content, category)
-    for days, title, question in TALKED:
+    for days, title, question in CHATS:
         calendar.back = timedelta(days=days, hours=days % 5)
         _ask(person, question, title)
     calendar.back = timedelta()
@@ -179,7 +179,7 @@ def live_here(person: Person, calendar: Calendar) -> Mapping[str, str]:
     pinned = next(each for each in memories if "two approvals" in each["content"])
     person.ask("POST", f"{person.workspace}/memories/{pinned['id']}/pin", json={"pinned": True})
     first = memories[-1]
-    person.site.do(lambda engine: _tie(engine, person, memories))
+    person.site.run(lambda engine: _link_memories(engine, person, memories))
     return {
         "new": "/#/",
         "chat": f"/#/chat/{chat}",
@@ -197,14 +197,16 @@ def live_here(person: Person, calendar: Calendar) -> Mapping[str, str]:
     }
 
 
-async def _tie(engine: Engine, person: Person, memories: Sequence[Mapping[str, Any]]) -> None:
-    """As agents do: what belongs together is linked."""
+async def _link_memories(
+    engine: Engine, person: Person, memories: Sequence[Mapping[str, Any]]
+) -> None:
+    """Link related memories, as agents do."""
 
     def about(words: str) -> Ref:
         found = next(each["id"] for each in memories if words in each["content"])
         return Ref(code=found.removeprefix("mem_"))
 
-    for one, other, relation in TIED:
+    for one, other, relation in LINKS:
         await link(engine, person.caller, about(one), Link(about(other), relation, 0.8))
 
 
@@ -226,23 +228,23 @@ def _ask(person: Person, content: str, title: str = "") -> str:
     return chat
 
 
-def _shoot(person: Person, places: Mapping[str, str], theme: str, size: str, to: Path) -> None:
+def _shoot(person: Person, paths: Mapping[str, str], theme: str, size: str, to: Path) -> None:
     width, height = SIZES[size]
     options: dict[str, Any] = {"is_mobile": True, "has_touch": True} if size == "narrow" else {}
     context = person.browse(color_scheme=theme, **options)
-    for name, place in places.items():
+    for name, path in paths.items():
         page = context.new_page()
         page.set_viewport_size({"width": width, "height": height})
-        page.goto(place)
+        page.goto(path)
         page.wait_for_load_state("networkidle")
-        _arrange(page, name, size)
+        _prepare_page(page, name, size)
         label = f"{name}-{size}-{theme}"
         is_kept = (size, theme) == ("wide", "light") or label in KEPT
         _write(page.screenshot(), (to if is_kept else to / "all") / f"{label}.png")
         page.close()
 
 
-def _arrange(page: Page, name: str, size: str) -> None:
+def _prepare_page(page: Page, name: str, size: str) -> None:
     if name != "chat":
         return
     used = page.locator("details.injected summary").last
@@ -256,7 +258,7 @@ def _arrange(page: Page, name: str, size: str) -> None:
 
 
 def _write(shot: bytes, path: Path) -> None:
-    """In 256 colours a page looks the same and takes a third."""
+    """Write a PNG of 256 colours, which looks the same and has a third of the size."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with Image.open(BytesIO(shot)) as image:
         image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)

@@ -1,4 +1,4 @@
-"""Short ways to say what nearly every test of the statebase door does first."""
+"""Helpers for tests of the statebase interface."""
 
 from typing import Any
 
@@ -8,57 +8,57 @@ Object = dict[str, Any]
 
 
 async def open_session(http: httpx2.AsyncClient, **fields: Any) -> Object:
-    """A session, as the door answered."""
-    answer = await http.post("/v1/sessions", json={"agent_id": "agent", **fields})
-    assert answer.status_code == 201, answer.text
-    return answer.json()
+    """Create a session; return it as in the response."""
+    response = await http.post("/v1/sessions", json={"agent_id": "agent", **fields})
+    assert response.status_code == 201, response.text
+    return response.json()
 
 
-async def remember(
+async def create_memory(
     http: httpx2.AsyncClient, content: str, session: Object | None = None, **fields: Any
 ) -> Object:
-    """A memory, as the door answered; of a session of its own unless one is given."""
+    """Create a memory, by default in a new session; return it as in the response."""
     session = session or await open_session(http)
     body = {"session_id": session["id"], "content": content, **fields}
-    answer = await http.post("/v1/memory", json=body)
-    assert answer.status_code == 201, answer.text
-    return answer.json()
+    response = await http.post("/v1/memory", json=body)
+    assert response.status_code == 201, response.text
+    return response.json()
 
 
 async def search(http: httpx2.AsyncClient, query: str, **fields: Any) -> list[Object]:
-    """What a search finds."""
-    answer = await http.post("/v1/memory/search", json={"query": query, **fields})
-    assert answer.status_code == 200, answer.text
-    return answer.json()["data"]
+    """The memories that a search finds, best first."""
+    response = await http.post("/v1/memory/search", json={"query": query, **fields})
+    assert response.status_code == 200, response.text
+    return response.json()["data"]
 
 
-async def found(http: httpx2.AsyncClient, query: str, **fields: Any) -> list[str]:
-    """The texts a search finds, best first."""
+async def search_texts(http: httpx2.AsyncClient, query: str, **fields: Any) -> list[str]:
+    """The texts that a search finds, best first."""
     return [each["content"] for each in await search(http, query, **fields)]
 
 
-async def listed(http: httpx2.AsyncClient, **parameters: Any) -> list[str]:
+async def list_texts(http: httpx2.AsyncClient, **parameters: Any) -> list[str]:
     """The texts of a list of memories, newest first."""
-    answer = await http.get("/v1/memory", params=parameters)
-    assert answer.status_code == 200, answer.text
-    return [each["content"] for each in answer.json()["data"]]
+    response = await http.get("/v1/memory", params=parameters)
+    assert response.status_code == 200, response.text
+    return [each["content"] for each in response.json()["data"]]
 
 
-def problem(
+def error_body(
     code: str, message: str, *, kind: str = "invalid_request_error", param: str | None = None
 ) -> Object:
-    """An error in the door's envelope."""
+    """The body of an error response."""
     return {"error": {"code": code, "message": message, "type": kind, "param": param}}
 
 
-def complaint(answer: httpx2.Response) -> tuple[int, str, str | None]:
-    """Status, code and field of an error, once its envelope was checked."""
-    error = answer.json()["error"]
-    assert set(answer.json()) == {"error"}
+def error_of(response: httpx2.Response) -> tuple[int, str, str | None]:
+    """Check the format of an error; return its status, code and field."""
+    error = response.json()["error"]
+    assert set(response.json()) == {"error"}
     assert set(error) - {"retry_after"} == {"code", "message", "type", "param"}
     assert isinstance(error["message"], str)
-    return answer.status_code, error["code"], error["param"]
+    return response.status_code, error["code"], error["param"]
 
 
-NO_MEMORY = problem("memory_not_found", "There is no such memory.")
-NO_SESSION = problem("session_not_found", "There is no such session.")
+NO_MEMORY = error_body("memory_not_found", "There is no such memory.")
+NO_SESSION = error_body("session_not_found", "There is no such session.")

@@ -1,4 +1,4 @@
-"""The three tools behind each of their surfaces, so that one list of behaviours runs on all."""
+"""The three tools through each of their surfaces, so that the same tests run on all of them."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -13,10 +13,10 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from recollect.domain import Caller, WorkspaceId
-from recollect.doors.tools import tools
-from recollect.engine.core import Engine
-from recollect.errors import Failure
+from recollect.api.tools import tools
+from recollect.core.domain import Caller, WorkspaceId
+from recollect.core.errors import Failure
+from recollect.engine import Engine
 from recollect.server import Server
 
 Object = dict[str, Any]
@@ -26,20 +26,20 @@ A_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TYPES = ("fact", "preference", "decision", "identity", "event", "observation", "goal", "todo")
 
 
-class Refused(Exception):
-    """A tool error, with the text a model reads."""
+class ToolRefused(Exception):
+    """A tool error with the text that the model reads."""
 
 
 class Surface(Protocol):
     """One way to call the tools."""
 
     async def call(self, name: str, **arguments: Any) -> Object:
-        """The structured result; raise `Refused` on a tool error."""
+        """The structured result. Raises `ToolRefused` on a tool error."""
         ...
 
 
 class Direct:
-    """The functions themselves."""
+    """Calls the functions directly."""
 
     def __init__(self, engine: Engine, caller: Caller) -> None:
         self._engine = engine
@@ -47,10 +47,10 @@ class Direct:
 
     async def call(self, name: str, **arguments: Any) -> Object:
         try:
-            result = await tools.call(self._engine, self._caller, name, arguments)
+            result = await tools.call_tool(self._engine, self._caller, name, arguments)
         except Failure as failure:
-            raise Refused(failure.message) from failure
-        return tools.shown(result)
+            raise ToolRefused(failure.message) from failure
+        return tools.to_json(result)
 
 
 class OverHttp:
@@ -60,19 +60,19 @@ class OverHttp:
         self._http = http
 
     async def call(self, name: str, **arguments: Any) -> Object:
-        answer = await self._http.post(f"/v1/tools/{name}", json=arguments)
-        body = answer.json()
-        if answer.status_code == 400:
+        response = await self._http.post(f"/v1/tools/{name}", json=arguments)
+        body = response.json()
+        if response.status_code == 400:
             assert set(body) == {"error"}
             assert set(body["error"]) == {"message", "type"}
             assert body["error"]["type"] == "tool_error"
-            raise Refused(body["error"]["message"])
-        assert answer.status_code == 200, answer.text
+            raise ToolRefused(body["error"]["message"])
+        assert response.status_code == 200, response.text
         return body
 
 
 class OverMcp:
-    """The official client."""
+    """Calls the tools with the official MCP client."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -81,12 +81,12 @@ class OverMcp:
         try:
             result = await self.client.call_tool(name, arguments)
         except MCPError as error:
-            raise Refused(error.message) from error
+            raise ToolRefused(error.message) from error
         [content] = result.content
         assert isinstance(content, mcp_types.TextContent)
         if result.is_error:
             assert result.structured_content is None
-            raise Refused(content.text)
+            raise ToolRefused(content.text)
         answer: Object = result.structured_content
         if name == "memory_recall":
             assert content.text == answer["summary"]
@@ -97,7 +97,7 @@ class OverMcp:
 async def mcp_client(
     server: Server, key: str, *, mode: str = "auto", path: str = "/mcp"
 ) -> AsyncGenerator[Client]:
-    """The official client in front of a running server, in process."""
+    """The official MCP client of a running server, in process."""
     transport = httpx2.ASGITransport(app=server.app, client=("127.0.0.1", 50_000))
     async with (
         httpx2.AsyncClient(transport=transport, headers={"Authorization": f"Bearer {key}"}) as http,
@@ -106,33 +106,35 @@ async def mcp_client(
         yield client
 
 
-async def remember(tools: Surface, content: str, **arguments: Any) -> str:
-    """The id of a new memory."""
+async def save_memory(tools: Surface, content: str, **arguments: Any) -> str:
+    """Save a memory; return its id."""
     saved = await tools.call("memory_save", content=content, **arguments)
     assert saved["success"]
     return saved["memory_id"]
 
 
 async def recall(tools: Surface, query: str = "", **arguments: Any) -> list[Object]:
-    """The memories a recall returns."""
-    asked = {"query": query} if query else {}
-    return (await tools.call("memory_recall", **asked, **arguments))["memories"]
+    """The memories that a recall returns."""
+    query_argument = {"query": query} if query else {}
+    return (await tools.call("memory_recall", **query_argument, **arguments))["memories"]
 
 
-async def texts(tools: Surface, query: str = "", **arguments: Any) -> list[str]:
-    """Their texts, in order."""
+async def recall_texts(tools: Surface, query: str = "", **arguments: Any) -> list[str]:
+    """The texts of the recalled memories, in order."""
     return [each["content"] for each in await recall(tools, query, **arguments)]
 
 
-async def row(engine: Engine, memory_id: str) -> Object:
-    """What is stored of a memory, forgotten or not."""
-    [found] = await rows(engine, "SELECT to_jsonb(m) FROM memory m WHERE id = %s", UUID(memory_id))
+async def memory_row(engine: Engine, memory_id: str) -> Object:
+    """The database row of a memory, forgotten or not."""
+    [found] = await fetch_rows(
+        engine, "SELECT to_jsonb(m) FROM memory m WHERE id = %s", UUID(memory_id)
+    )
     return found[0]
 
 
-async def edges(engine: Engine, workspace_id: WorkspaceId) -> set[tuple[str, str, str, float]]:
+async def links_of(engine: Engine, workspace_id: WorkspaceId) -> set[tuple[str, str, str, float]]:
     """Every link of a workspace: source, relation, target, weight."""
-    found = await rows(
+    found = await fetch_rows(
         engine,
         "SELECT source_id, relation, target_id, weight FROM association WHERE workspace_id = %s",
         workspace_id,
@@ -142,12 +144,12 @@ async def edges(engine: Engine, workspace_id: WorkspaceId) -> set[tuple[str, str
     }
 
 
-def offered(refused: pytest.ExceptionInfo[Refused]) -> set[str]:
-    """The values that a refusal says would do."""
+def allowed_values(refused: pytest.ExceptionInfo[ToolRefused]) -> set[str]:
+    """The allowed values that an error message lists."""
     return set(re.findall(r"`(\w+)`", str(refused.value).partition(" must be ")[2]))
 
 
-async def rows(engine: Engine, query: Any, *values: Any) -> list[Any]:
-    """Whatever is in the database."""
+async def fetch_rows(engine: Engine, query: Any, *values: Any) -> list[Any]:
+    """Run any query over all workspaces; return its rows."""
     async with engine.pool.everywhere() as db:
         return await (await db.execute(query, values)).fetchall()

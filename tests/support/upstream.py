@@ -1,4 +1,4 @@
-"""A chat endpoint that says what a test tells it to, and remembers what it was asked."""
+"""A chat endpoint with scripted answers that records the requests."""
 
 import asyncio
 import json
@@ -9,22 +9,22 @@ from typing import Any
 
 import httpx2
 
-from recollect.models.chat import Chat, Route
-from recollect.models.chats import Chats
-from recollect.models.upstream import UpstreamChat
-from recollect.settings import Upstream
+from recollect.core.settings import Upstream
+from recollect.models.chat_model import ChatModel, ChatRoute
+from recollect.models.chat_registry import ChatModels
+from recollect.models.endpoint_chat import EndpointChat
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request as the endpoint saw it."""
+class ReceivedRequest:
+    """A request as the endpoint received it."""
 
     path: str
     headers: dict[str, str]
     body: bytes
-    # Address and port: one connection, one port.
+    # Address and port. Each connection has its own port.
     client: tuple[str, int]
 
     @property
@@ -37,13 +37,13 @@ class Asked:
 
     @property
     def prompt(self) -> str:
-        """Every text of every message."""
+        """All messages as JSON text."""
         return json.dumps(self.json["messages"], ensure_ascii=False)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call of the model."""
+    """A tool call in a model's answer."""
 
     name: str
     arguments: Any
@@ -56,8 +56,8 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Say:
-    """What the model says in one answer, streamed or not as it was asked."""
+class Answer:
+    """One answer of the model, streamed if the request asks for it."""
 
     text: str | None = "Hello."
     calls: Sequence[Call] = ()
@@ -65,7 +65,7 @@ class Say:
     usage: Object = field(default_factory=lambda: {"prompt_tokens": 10, "completion_tokens": 5})
     extra: Object = field(default_factory=dict[str, Any])
     # Seconds before the first byte, and between chunks.
-    waits: float = 0.0
+    delay: float = 0.0
     pause: float = 0.0
 
     @property
@@ -140,8 +140,8 @@ class Say:
 
 
 @dataclass(frozen=True)
-class Raw:
-    """Exactly these bytes; `breaks` hangs up without an end, `hangs` never says anything more."""
+class RawAnswer:
+    """Exactly these bytes. `breaks` disconnects before the end; `hangs` sends nothing more."""
 
     chunks: Sequence[bytes]
     status: int = 200
@@ -151,30 +151,30 @@ class Raw:
     hangs: bool = False
 
 
-Reply = Say | Raw
-Script = Reply | Callable[[Asked], Reply]
+Reply = Answer | RawAnswer
+Script = Reply | Callable[[ReceivedRequest], Reply]
 
 
 class Endpoint:
-    """Plays each of `script` in turn, then says hello."""
+    """Sends the answers of `script` in order, then `default`."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.script: list[Script] = []
-        self.otherwise: Script = Say()
+        self.default: Script = Answer()
         self.models = ["m1"]
         self.owner = "up"
-        # Whose list it is: shown only to who sends this header, where there is one.
+        # If set, the list of models needs this `Authorization` header.
         self.key: str | None = None
         self.url = ""
-        self.hung_up = threading.Event()
+        self.disconnected = threading.Event()
 
     def reset(self) -> None:
-        """As new, for the next test."""
-        self.asked.clear()
+        """Reset everything for the next test."""
+        self.requests.clear()
         self.script = []
-        self.otherwise = Say()
-        self.hung_up.clear()
+        self.default = Answer()
+        self.disconnected.clear()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -195,26 +195,28 @@ class Endpoint:
         if scope["path"].endswith("/models"):
             await _send(send, 401, "application/json", {}, [b"{}"])
             return
-        asked = Asked(scope["path"], headers, body, (scope["client"][0], scope["client"][1]))
-        self.asked.append(asked)
-        script = self.script.pop(0) if self.script else self.otherwise
-        reply = script if isinstance(script, (Say, Raw)) else script(asked)
-        if isinstance(reply, Say):
-            await self._say(reply, asked, send)
+        request = ReceivedRequest(
+            scope["path"], headers, body, (scope["client"][0], scope["client"][1])
+        )
+        self.requests.append(request)
+        script = self.script.pop(0) if self.script else self.default
+        reply = script if isinstance(script, (Answer, RawAnswer)) else script(request)
+        if isinstance(reply, Answer):
+            await self._send_answer(reply, request, send)
         else:
-            await self._raw(reply, receive, send)
+            await self._send_raw(reply, receive, send)
 
-    async def _say(self, say: Say, asked: Asked, send: Any) -> None:
-        await asyncio.sleep(say.waits)
-        model = asked.json.get("model", "m1")
-        if not asked.json.get("stream"):
-            await _send(send, 200, "application/json", {}, [say.whole(model)])
+    async def _send_answer(self, answer: Answer, request: ReceivedRequest, send: Any) -> None:
+        await asyncio.sleep(answer.delay)
+        model = request.json.get("model", "m1")
+        if not request.json.get("stream"):
+            await _send(send, 200, "application/json", {}, [answer.whole(model)])
             return
-        options: Object = asked.json.get("stream_options") or {}
-        events = say.events(model, with_usage=bool(options.get("include_usage")))
-        await _send(send, 200, "text/event-stream", {}, events, say.pause)
+        options: Object = request.json.get("stream_options") or {}
+        events = answer.events(model, with_usage=bool(options.get("include_usage")))
+        await _send(send, 200, "text/event-stream", {}, events, answer.pause)
 
-    async def _raw(self, raw: Raw, receive: Any, send: Any) -> None:
+    async def _send_raw(self, raw: RawAnswer, receive: Any, send: Any) -> None:
         await _send(
             send,
             raw.status,
@@ -226,7 +228,7 @@ class Endpoint:
         if raw.hangs:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            self.hung_up.set()
+            self.disconnected.set()
         if raw.breaks:
             raise ConnectionResetError
 
@@ -241,9 +243,9 @@ async def _send(
     *,
     ends: bool = True,
 ) -> None:
-    told = [(b"content-type", kind.encode())]
-    told += [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": told})
+    raw = [(b"content-type", kind.encode())]
+    raw += [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
     for chunk in chunks:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
         if pause:
@@ -252,17 +254,17 @@ async def _send(
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def chats_of(
-    url: str, builtin: Mapping[str, Chat] | None = None, *, model: str | None = None
-) -> Chats:
-    """One upstream for everything, and built-in models."""
-    chat = UpstreamChat(Upstream(url + "/v1", "sk-upstream", model), idle_seconds=5.0)
-    return Chats(Route(chat, model or ""), builtin=builtin)
+def chat_models_at(
+    url: str, builtin: Mapping[str, ChatModel] | None = None, *, model: str | None = None
+) -> ChatModels:
+    """Chat models with one upstream for everything, and built-in models."""
+    chat = EndpointChat(Upstream(url + "/v1", "sk-upstream", model), idle_seconds=5.0)
+    return ChatModels(ChatRoute(chat, model or ""), builtin=builtin)
 
 
-async def events_of(answer: httpx2.Response) -> AsyncIterator[Any]:
+async def events_of(response: httpx2.Response) -> AsyncIterator[Any]:
     """The data of each event of a stream."""
-    async for line in answer.aiter_lines():
+    async for line in response.aiter_lines():
         if line.startswith("data: "):
             data = line.removeprefix("data: ")
             yield data if data == "[DONE]" else json.loads(data)

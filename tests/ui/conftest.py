@@ -1,7 +1,7 @@
-"""One server and one browser for all tests of the page; each test is somebody new.
+"""One server and one browser for all tests of the page; each test has a new user.
 
-Playwright keeps an event loop running in its thread for as long as the browser lives, where no other
-test could run its own. So browser and tests live in a thread apart.
+Playwright keeps an event loop running in its thread while the browser is open, so other tests could
+not run their own loop there. Browser and tests therefore run in a separate thread.
 """
 
 import inspect
@@ -13,22 +13,24 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from recollect.models import librarian
-from recollect.models.chats import Chats
+from recollect.models.chat_registry import ChatModels
+from tests.support.browser_site import SECONDS, Person, Site, add_person
 from tests.support.chromium import browser as open_browser
 from tests.support.database import TestDatabases
 from tests.support.embedder import StubEmbedder
-from tests.support.house import only
-from tests.support.live import on_a_port
-from tests.support.site import SECONDS, Person, Site, arrive
-from tests.support.upstream import Endpoint, chats_of
+from tests.support.instance import single_embedder
+from tests.support.live_server import serve_app
+from tests.support.upstream import Endpoint, chat_models_at
 
 T = TypeVar("T")
 _THREAD = ThreadPoolExecutor(1, "browser")
 
-expect.set_options(timeout=SECONDS * 1_000)  # five seconds are few on a busy machine
+expect.set_options(
+    timeout=SECONDS * 1_000
+)  # the default of five seconds is short on a busy machine
 
 
-def _apart(work: Callable[[], T]) -> T:
+def _in_browser_thread(work: Callable[[], T]) -> T:
     return _THREAD.submit(work).result()
 
 
@@ -36,8 +38,8 @@ def _apart(work: Callable[[], T]) -> T:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     """Run a test of this folder in the browser's thread."""
     names = inspect.signature(pyfuncitem.obj).parameters
-    given = {name: pyfuncitem.funcargs[name] for name in names}
-    _apart(lambda: pyfuncitem.obj(**given))
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    _in_browser_thread(lambda: pyfuncitem.obj(**arguments))
     return True
 
 
@@ -48,20 +50,20 @@ def embedder() -> StubEmbedder:
 
 @pytest.fixture(scope="session")
 def model() -> Endpoint:
-    """The chat model of all tests, which says what it is told to."""
+    """The chat model of all tests, which returns scripted answers."""
     return Endpoint()
 
 
 @pytest.fixture(scope="session")
 def site(databases: TestDatabases, embedder: StubEmbedder, model: Endpoint) -> Generator[Site]:
-    # Of its own: its worker and its clock are real, and would see to what other tests leave waiting.
+    # A separate database: the worker and clock are real and would run jobs that other tests queue.
     database_url = databases.clone()
-    with on_a_port(model) as upstream:
+    with serve_app(model) as upstream:
 
-        def chats() -> Chats:
-            return chats_of(upstream, {librarian.NAME: librarian.Librarian()}, model="m1")
+        def chats() -> ChatModels:
+            return chat_models_at(upstream, {librarian.NAME: librarian.Librarian()}, model="m1")
 
-        site = Site(database_url, only(embedder), chats)
+        site = Site(database_url, single_embedder(embedder), chats)
         site.start()
         yield site
         site.stop()
@@ -70,17 +72,17 @@ def site(databases: TestDatabases, embedder: StubEmbedder, model: Endpoint) -> G
 @pytest.fixture(scope="session")
 def browser() -> Generator[Browser]:
     opening = open_browser()
-    yield _apart(opening.__enter__)
-    _apart(lambda: opening.__exit__(None, None, None))
+    yield _in_browser_thread(opening.__enter__)
+    _in_browser_thread(lambda: opening.__exit__(None, None, None))
 
 
 @pytest.fixture
 def person(site: Site, browser: Browser, model: Endpoint) -> Generator[Person]:
-    """Somebody new, whose pages have nothing to complain about in the end."""
+    """A new user, whose pages must have logged no errors at the end."""
     model.reset()
-    somebody = arrive(site, browser)
-    yield somebody
-    for context in somebody.contexts:
-        _apart(context.close)
-    somebody.client.close()
-    assert somebody.complaints == []
+    user = add_person(site, browser)
+    yield user
+    for context in user.contexts:
+        _in_browser_thread(context.close)
+    user.client.close()
+    assert user.page_errors == []

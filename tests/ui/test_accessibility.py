@@ -1,12 +1,12 @@
-"""What somebody gets who cannot see the page, or sees it badly, or has no mouse."""
+"""The page for users of screen readers and keyboards, and for users with low vision."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from playwright.sync_api import Page, expect
 
-from tests.support.site import Person
-from tests.support.upstream import Endpoint, Say
+from tests.support.browser_site import Person
+from tests.support.upstream import Answer, Endpoint
 
 PAGES = (
     "",
@@ -21,14 +21,14 @@ PAGES = (
     "usage",
     "settings",
 )
-# What somebody can act on, or is shown without words.
-NAMED = {
+# Roles of controls and graphics, which need an accessible name.
+NEEDS_NAME = {
     "button", "link", "textbox", "searchbox", "combobox", "checkbox", "slider", "menuitem", "tab",
     "image", "img", "meter", "progressbar", "dialog", "log", "complementary", "navigation",
 }  # fmt: skip
 
-# Every visible text with its contrast to what lies behind it, where that is less than 4.5 to 1.
-PALE = """() => {
+# Every visible text whose contrast to its background is less than 4.5 to 1.
+LOW_CONTRAST = """() => {
   const pen = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
   const known = new Map();
   const rgba = (css) => {
@@ -61,13 +61,13 @@ PALE = """() => {
   };
   const top = [...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body;
   const texts = document.createTreeWalker(top, NodeFilter.SHOW_TEXT);
-  const pale = [];
+  const weak = [];
   while (texts.nextNode()) {
     const element = texts.currentNode.parentElement;
-    const said = texts.currentNode.data.trim();
-    // What waits for a hand to come near, and what cannot be pressed now, is not there to be read.
-    if (!said || !element.checkVisibility() || element.closest(':disabled, .actions, .visually-hidden, script, option')) continue;
-    // Nor is what has not come up yet: nobody is told to wait for what takes a moment.
+    const text = texts.currentNode.data.trim();
+    // Skip actions that appear on hover, and disabled controls.
+    if (!text || !element.checkVisibility() || element.closest(':disabled, .actions, .visually-hidden, script, option')) continue;
+    // Skip text that is not visible yet, such as the delayed loading message.
     if (seen(element) === 0) continue;
     const style = getComputedStyle(element);
     const under = behind(element);
@@ -75,15 +75,15 @@ PALE = """() => {
     const shown = over([r, g, b, a * seen(element)], under);
     const [one, other] = [light(shown), light(under)].sort((x, y) => y - x);
     const ratio = (one + 0.05) / (other + 0.05);
-    if (ratio < 4.5) pale.push(`${ratio.toFixed(2)} “${said.slice(0, 30)}” ${style.color} on ${under.map(Math.round)}`);
+    if (ratio < 4.5) weak.push(`${ratio.toFixed(2)} “${text.slice(0, 30)}” ${style.color} on ${under.map(Math.round)}`);
   }
-  return pale;
+  return weak;
 }"""
 
 LEVELS = """() => [...document.querySelectorAll('h1, h2, h3, h4')]
   .filter((each) => each.checkVisibility()).map((each) => Number(each.tagName[1]))"""
 
-# Whether the focus can be seen where it is.
+# Whether the focus is visible.
 FOCUS = """() => {
   const here = document.activeElement;
   const style = getComputedStyle(here);
@@ -93,16 +93,16 @@ FOCUS = """() => {
     name: here.getAttribute('aria-label') || here.innerText?.trim().slice(0, 40) || here.tagName,
     tag: here.tagName,
     isMarked: style.outlineStyle !== 'none' || (framed && getComputedStyle(framed).boxShadow !== 'none') || here.matches('.node'),
-    isInSight: box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth,
+    isVisible: box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth,
   };
 }"""
 
 
 def tree(page: Page) -> Sequence[Mapping[str, Any]]:
-    """What a screen reader is told."""
-    line = page.context.new_cdp_session(page)
-    nodes = cast("list[dict[str, Any]]", line.send("Accessibility.getFullAXTree")["nodes"])
-    line.detach()
+    """Return the accessibility tree, as a screen reader gets it."""
+    session = page.context.new_cdp_session(page)
+    nodes = cast("list[dict[str, Any]]", session.send("Accessibility.getFullAXTree")["nodes"])
+    session.detach()
     return [
         {
             "role": node["role"]["value"],
@@ -114,13 +114,15 @@ def tree(page: Page) -> Sequence[Mapping[str, Any]]:
     ]
 
 
-def examined(page: Page) -> list[str]:
-    """What is wrong with names, headings and landmarks, and with contrast in either theme."""
-    told = tree(page)
-    roles = [node["role"] for node in told]
-    wrong = [f"no name: {node}" for node in told if node["role"] in NAMED and not node["name"]]
+def find_problems(page: Page) -> list[str]:
+    """Return problems with names, headings and landmarks, and with contrast in both themes."""
+    nodes = tree(page)
+    roles = [node["role"] for node in nodes]
+    wrong = [
+        f"no name: {node}" for node in nodes if node["role"] in NEEDS_NAME and not node["name"]
+    ]
     levels: list[int] = page.evaluate(LEVELS)
-    # While a dialog is open, nothing else is told.
+    # While a dialog is open, the rest of the page is hidden from screen readers.
     if "dialog" not in roles:
         steps = zip([0, *levels], levels, strict=False)
         if levels.count(1) != 1 or any(level > before + 1 for before, level in steps):
@@ -128,17 +130,17 @@ def examined(page: Page) -> list[str]:
         if roles.count("main") != 1:
             wrong.append("not one main")
     for theme in ("light", "dark"):
-        # Nothing is half way between two colours.
+        # Without motion, so that no colour is in transition.
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-        wrong += [f"{theme}: {each}" for each in page.evaluate(PALE)]
+        wrong += [f"{theme}: {each}" for each in page.evaluate(LOW_CONTRAST)]
     page.emulate_media(color_scheme="light")
     return wrong
 
 
-def test_every_page_has_names_headings_landmarks_and_contrast_in_both_themes(
+def test_every_page_has_names_headings_landmarks_and_contrast(
     person: Person, model: Endpoint
 ) -> None:
-    model.otherwise = Say("The `office` opens in [September](https://example.com).")
+    model.default = Answer("The `office` opens in [September](https://example.com).")
     made = person.remember("The Lisbon office opens on 12 September", "fact")
     pinned = person.remember("Deploys to production need two approvals", "instruction")
     person.ask("POST", f"{person.workspace}/memories/{pinned['id']}/pin", json={"pinned": True})
@@ -154,7 +156,7 @@ def test_every_page_has_names_headings_landmarks_and_contrast_in_both_themes(
     expect(page.locator("#memories-panel .memory")).to_have_count(2)
     log = page.get_by_role("log", name="Messages")
     expect(log).to_have_attribute("aria-live", "polite")
-    found = {"a chat": examined(page)}
+    found = {"a chat": find_problems(page)}
     page.locator("#memories-toggle").click()
 
     for place in PAGES:
@@ -163,20 +165,20 @@ def test_every_page_has_names_headings_landmarks_and_contrast_in_both_themes(
         page.wait_for_load_state("networkidle")
         expect(page.locator("main .waiting")).to_have_count(0)
         assert any(node["role"] == "navigation" for node in tree(page))
-        found[place or "a new chat"] = examined(page)
+        found[place or "a new chat"] = find_problems(page)
     page.goto(f"/#/memory/{made['id']}")
     expect(page.get_by_role("dialog", name="Memory").locator(".event")).to_be_visible()
-    found["a memory"] = examined(page)
+    found["a memory"] = find_problems(page)
     page.context.clear_cookies()
     page.goto("/login")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_be_visible()
-    found["signing in"] = examined(page)
+    found["signing in"] = find_problems(page)
 
     assert {place: wrong for place, wrong in found.items() if wrong} == {}
 
 
-def test_the_focus_is_seen_wherever_it_goes_and_comes_back_from_what_is_closed(
+def test_the_focus_is_always_visible_and_returns_after_a_dialog(
     person: Person,
 ) -> None:
     person.remember("The Lisbon office opens on 12 September", "fact")
@@ -184,7 +186,7 @@ def test_the_focus_is_seen_wherever_it_goes_and_comes_back_from_what_is_closed(
     row = page.locator(".rows .memory")
     expect(row).to_have_count(1)
 
-    passed: list[str] = []
+    visited: list[str] = []
     page.locator("#skip").focus()
     for _ in range(40):
         page.keyboard.press("Tab")
@@ -192,11 +194,15 @@ def test_the_focus_is_seen_wherever_it_goes_and_comes_back_from_what_is_closed(
         if here["tag"] == "BODY":
             break
         assert here["isMarked"], here
-        assert here["isInSight"], here
-        passed.append(here["name"])
+        assert here["isVisible"], here
+        visited.append(here["name"])
     wanted = ["Workspace", "New chat", "Chats", "Settings", "Sign out", "List", "Add", "Category"]
-    assert [name for name in passed if name in wanted] == wanted
-    for opener, dialog in (("Add", "Add a memory"), ("Keys", "Keys"), ("History", "Memory")):
+    assert [name for name in visited if name in wanted] == wanted
+    for opener, dialog in (
+        ("Add", "Add a memory"),
+        ("Keyboard shortcuts", "Keyboard shortcuts"),
+        ("History", "Memory"),
+    ):
         button = page.get_by_role("button", name=opener, exact=True)
         button.focus()
         page.keyboard.press("Enter")

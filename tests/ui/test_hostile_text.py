@@ -1,10 +1,10 @@
-"""Whatever people, models and files say is shown and does nothing (S90 to S92)."""
+"""Text from users, models and files is shown and never executed (S90 to S92)."""
 
 import httpx2
 from playwright.sync_api import Page, expect
 
-from tests.support.site import Person
-from tests.support.upstream import Endpoint, Say
+from tests.support.browser_site import Person
+from tests.support.upstream import Answer, Endpoint
 
 HOSTILE = [
     "<script>window.hurt = 1</script>",
@@ -31,7 +31,7 @@ def test_S91_S92_nothing_runs_from_memories_names_or_answers(
     person.ask("POST", "/chat/api/chats", json={"title": HOSTILE[1]})
     with person.http() as http:
         _upload(http, f"{person.workspace}/documents", "<img src=x onerror=window.hurt=1>.txt")
-    model.otherwise = Say("\n\n".join(HOSTILE))
+    model.default = Answer("\n\n".join(HOSTILE))
     page = person.open()
 
     page.get_by_label("Message", exact=True).fill(HOSTILE[1])
@@ -54,10 +54,10 @@ def test_S91_S92_nothing_runs_from_memories_names_or_answers(
         page.wait_for_load_state("networkidle")
         assert is_unhurt(page), place
 
-    # Listening to a page that asked for nothing elsewhere and broke no rule is the fixture's part.
+    # The fixture checks that the page requested nothing from other hosts and violated no policy.
 
 
-def test_S90_the_browser_itself_refuses_markup_and_inline_code(person: Person) -> None:
+def test_S90_the_browser_rejects_markup_and_inline_code(person: Person) -> None:
     page = person.open("/#/chats")
     attempts = {
         "markup": "document.body.innerHTML = '<b>x</b>'",
@@ -73,7 +73,7 @@ def test_S90_the_browser_itself_refuses_markup_and_inline_code(person: Person) -
 
     assert refused == dict.fromkeys(attempts, "TypeError")
     assert is_unhurt(page)
-    person.complaints.clear()
+    person.page_errors.clear()
 
 
 def _upload(http: httpx2.Client, path: str, name: str) -> None:

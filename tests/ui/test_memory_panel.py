@@ -1,10 +1,10 @@
-"""The memories of a workspace beside the chat (R101 to R107)."""
+"""The panel with the workspace's memories next to the chat (R101 to R107)."""
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from recollect.engine.core import Engine
-from tests.support.site import Person
+from recollect.engine import Engine
+from tests.support.browser_site import Person
 
 
 def toggle(page: Page) -> None:
@@ -32,7 +32,7 @@ def test_R101_the_toggle_opens_and_closes_the_panel(person: Person) -> None:
     expect(page.locator("#memories-toggle")).to_have_attribute("aria-expanded", "false")
 
 
-def test_R102_all_active_memories_are_reached_by_scrolling_and_no_others(person: Person) -> None:
+def test_R102_scrolling_reaches_all_active_memories_and_no_others(person: Person) -> None:
     chats = [person.ask("POST", "/chat/api/chats", json={})["id"] for _ in range(2)]
     for number in range(48):
         body = {"content": f"memory number {number:03}"}
@@ -68,16 +68,16 @@ def test_R103_an_entry_shows_content_category_source_type_and_date(person: Perso
     expect(row).to_contain_text("user")
     expect(row.locator("time")).to_have_text("just now")
     gaps = [_gap_before(each) for each in (row, entry(page, "נועה"))]
-    assert (gaps[0] == 0, gaps[1] > 0) == (True, True)  # Hebrew begins at the right
+    assert (gaps[0] == 0, gaps[1] > 0) == (True, True)  # Hebrew starts at the right
 
 
 def _gap_before(row: Locator) -> float:
-    """How far from the left edge of its place a memory's text begins."""
+    """Return the distance between the left edge of the element and its text."""
     return row.locator(".memory-text").evaluate(
         """text => {
-            const said = document.createRange();
-            said.selectNodeContents(text);
-            return said.getBoundingClientRect().left - text.getBoundingClientRect().left;
+            const range = document.createRange();
+            range.selectNodeContents(text);
+            return range.getBoundingClientRect().left - text.getBoundingClientRect().left;
         }"""
     )
 
@@ -101,8 +101,8 @@ def test_R104_an_entry_is_edited_in_place(person: Person) -> None:
     assert kept["content"] == "The deadline is 1 April"
 
 
-def test_R104_an_edit_that_is_refused_keeps_what_was_typed(person: Person) -> None:
-    made = person.remember("A fact that somebody else forgets")
+def test_R104_a_rejected_edit_keeps_the_typed_text(person: Person) -> None:
+    made = person.remember("A fact that another user forgets")
     page = person.open()
     toggle(page)
     entry(page, "A fact").hover()
@@ -115,10 +115,10 @@ def test_R104_an_edit_that_is_refused_keeps_what_was_typed(person: Person) -> No
     expect(page.locator("#memories-panel").get_by_role("alert")).to_be_visible()
     expect(page.get_by_label("Text of the memory")).to_have_value("A fact, corrected too late")
     page.keyboard.press("Escape")
-    person.forgive("404")
+    person.ignore_errors("404")
 
 
-def test_R105_an_entry_is_deleted_and_brought_back(person: Person) -> None:
+def test_R105_an_entry_is_deleted_and_restored(person: Person) -> None:
     person.remember("A memory to forget")
     person.remember("A memory to keep")
     page = person.open()
@@ -138,7 +138,7 @@ def test_R105_an_entry_is_deleted_and_brought_back(person: Person) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 27])
-def test_R106_the_badge_shows_how_many_there_are(person: Person, number: int) -> None:
+def test_R106_the_badge_shows_the_number_of_memories(person: Person, number: int) -> None:
     for each in range(number):
         person.remember(f"something to know, number {each}")
 
@@ -147,16 +147,16 @@ def test_R106_the_badge_shows_how_many_there_are(person: Person, number: int) ->
     expect(badge(page)).to_have_text(str(number))
 
 
-def test_R107_the_badge_is_counted_anew_on_opening_and_after_each_change(person: Person) -> None:
+def test_R107_the_badge_is_updated_on_opening_and_after_each_change(person: Person) -> None:
     page = person.open()
     expect(badge(page)).to_have_text("0")
 
-    person.remember("said behind the page's back")
+    person.remember("saved outside the page")
     toggle(page)
     expect(badge(page)).to_have_text("1")
     page.goto("/#/memories")
     page.get_by_role("button", name="Add", exact=True).click()
-    page.get_by_label("What should be remembered?").fill("said on the page")
+    page.get_by_label("What should be remembered?").fill("saved on the page")
     page.get_by_role("button", name="Remember").click()
     expect(page.get_by_text("2 memories")).to_be_visible()
     page.goto("/#/")
@@ -164,7 +164,7 @@ def test_R107_the_badge_is_counted_anew_on_opening_and_after_each_change(person:
     expect(badge(page)).to_have_text("2")
 
 
-def test_memories_are_found_as_one_types_and_told_apart(person: Person) -> None:
+def test_memories_are_searched_while_typing_and_filtered(person: Person) -> None:
     person.remember("The Lisbon office opens on 12 September", "fact")
     person.remember("Ada takes her tea without milk", "preference")
     page = person.open()
@@ -183,7 +183,7 @@ def test_memories_are_found_as_one_types_and_told_apart(person: Person) -> None:
     expect(entry(page, "The Lisbon office")).to_be_visible()
 
 
-def test_the_panel_is_worked_by_keys_alone(person: Person) -> None:
+def test_the_panel_works_with_the_keyboard_alone(person: Person) -> None:
     for text in ("the oldest", "the middle one", "the newest"):
         person.remember(text)
     page = person.open()
@@ -230,35 +230,35 @@ _COPIES = """
 """
 
 
-def test_ten_thousand_memories_scroll_with_a_screenful_in_the_document(person: Person) -> None:
+def test_ten_thousand_memories_scroll_with_few_rows_in_the_document(person: Person) -> None:
     person.remember("number 0")
 
     async def copy(engine: Engine) -> None:
         async with engine.writing(person.caller) as db:
             await db.execute(_COPIES, (person.caller.workspace_id,))
 
-    person.site.do(copy)
+    person.site.run(copy)
     page = person.open()
     expect(badge(page)).to_have_text("10,000")
 
     toggle(page)
     rows = page.locator("#memories-panel .memory")
     expect(rows.first).to_contain_text("number 0")
-    kept = page.evaluate(
+    rendered = page.evaluate(
         """async () => {
           const scroller = document.querySelector('.panel-scroll');
           const frame = () => new Promise(requestAnimationFrame);
-          let most = 0;
-          for (let turn = 0; turn < 2000; turn++) {
+          let highest = 0;
+          for (let step = 0; step < 2000; step++) {
             scroller.scrollTop += 600;
             await frame();
-            most = Math.max(most, scroller.querySelectorAll('.memory').length);
+            highest = Math.max(highest, scroller.querySelectorAll('.memory').length);
             if (scroller.textContent.includes('number 700')) break;
           }
-          return most;
+          return highest;
         }"""
     )
-    assert kept < 250
+    assert rendered < 250
     page.locator(".panel-scroll").evaluate("element => { element.scrollTop = 0 }")
 
     expect(rows.first).to_contain_text("number 0")

@@ -1,8 +1,8 @@
-"""The page's pure modules, run where they run: in the browser."""
+"""The page's pure modules, run in the browser."""
 
 from typing import Any
 
-from tests.support.site import Person
+from tests.support.browser_site import Person
 
 
 def run(person: Person, module: str, expression: str) -> Any:
@@ -12,16 +12,16 @@ def run(person: Person, module: str, expression: str) -> Any:
     )
 
 
-def test_moments_are_said_as_people_say_them(person: Person) -> None:
+def test_times_are_formatted_for_people(person: Person) -> None:
     now = "new Date(2026, 10, 16, 14, 30)"
-    told = run(
+    result = run(
         person,
         "format.js",
         f"""[[2026,10,16,14,29,40],[2026,10,16,14,5],[2026,10,16,9,5],[2026,10,15,23,0],[2026,2,1],[2024,11,31]]
             .map(parts => m.ago(new Date(...parts), {now}))""",
     )
 
-    assert told == [
+    assert result == [
         "just now",
         "25 min ago",
         "today, 09:05",
@@ -31,7 +31,7 @@ def test_moments_are_said_as_people_say_them(person: Person) -> None:
     ]
 
 
-def test_numbers_are_brief(person: Person) -> None:
+def test_numbers_and_texts_are_shortened(person: Person) -> None:
     assert run(person, "format.js", "[0, 950, 1234, 34567, 5.6e6].map(m.brief)") == [
         "0",
         "950",
@@ -46,19 +46,19 @@ def test_numbers_are_brief(person: Person) -> None:
         "2.5 GB",
     ]
     assert run(
-        person, "format.js", "[m.cut('one two three', 8), m.cut('👩‍🚀'.repeat(3), 100)]"
+        person, "format.js", "[m.truncate('one two three', 8), m.truncate('👩‍🚀'.repeat(3), 100)]"
     ) == [
         "one two…",
         "👩‍🚀" * 3,
     ]
 
 
-def test_a_passage_is_shown_without_its_title_and_with_what_was_sought(person: Person) -> None:
+def test_a_passage_is_shown_without_its_title_and_with_matches(person: Person) -> None:
     assert run(
         person,
         "format.js",
-        r"""[m.gist('# Lease\n\nIt begins in May.', 'lease.md: Lease'), m.gist('# Lease', 'lease.md: Lease'),
-             m.sought('The lease begins; a release too.', 'When does the lease begin?'), m.sought('a+b', '(')]""",
+        r"""[m.withoutTitle('# Lease\n\nIt begins in May.', 'lease.md: Lease'), m.withoutTitle('# Lease', 'lease.md: Lease'),
+             m.splitAtMatches('The lease begins; a release too.', 'When does the lease begin?'), m.splitAtMatches('a+b', '(')]""",
     ) == [
         "It begins in May.",
         "# Lease",
@@ -67,8 +67,8 @@ def test_a_passage_is_shown_without_its_title_and_with_what_was_sought(person: P
     ]
 
 
-def test_however_a_stream_is_cut_its_events_are_the_same(person: Person) -> None:
-    told = run(
+def test_events_are_the_same_for_any_chunking_of_the_stream(person: Person) -> None:
+    result = run(
         person,
         "events.js",
         r"""(() => {
@@ -83,14 +83,14 @@ def test_however_a_stream_is_cut_its_events_are_the_same(person: Person) -> None
         })()""",
     )
 
-    assert told == [
+    assert result == [
         {"name": "delta", "data": {"text": "ä\n"}},
         {"name": "delta", "data": {"text": "b"}},
         {"name": "done", "data": None},
     ]
 
 
-def test_a_graph_is_laid_out_the_same_each_time_with_tied_nodes_close(person: Person) -> None:
+def test_the_graph_layout_is_deterministic_with_linked_nodes_close(person: Person) -> None:
     same, near, far, apart = run(
         person,
         "layout.js",
@@ -109,11 +109,11 @@ def test_a_graph_is_laid_out_the_same_each_time_with_tied_nodes_close(person: Pe
     assert apart > 10
 
 
-def test_an_address_names_a_page_and_an_unknown_one_the_chat(person: Person) -> None:
+def test_an_address_names_a_page_and_defaults_to_the_chat(person: Person) -> None:
     assert run(
         person,
         "router.js",
-        "['#/memories?view=graph', '#/chat/chat_1', '#/nowhere', ''].map(h => { const p = m.place(h); return [p.name, p.id, p.query.toString()] })",
+        "['#/memories?view=graph', '#/chat/chat_1', '#/nowhere', ''].map(h => { const p = m.parseRoute(h); return [p.name, p.id, p.query.toString()] })",
     ) == [
         ["memories", "", "view=graph"],
         ["chat", "chat_1", ""],

@@ -1,27 +1,27 @@
-"""Every page, as somebody who has just come and as somebody who has been here a while."""
+"""Every page, for a new user and for a user with data."""
 
 import re
 from pathlib import Path
 
 from playwright.sync_api import expect
 
-from tests.support.site import Person
-from tests.support.upstream import Endpoint, Say
+from tests.support.browser_site import Person
+from tests.support.upstream import Answer, Endpoint
 
 EMPTY = {
     "chats": "No chats yet",
-    "memories": "Nothing is remembered yet",
-    "memories?view=graph": "No ties yet",
-    "memories?view=review": "Nothing waits",
+    "memories": "No memories yet",
+    "memories?view=graph": "No links yet",
+    "memories?view=review": "Nothing to review",
     "documents": "No documents yet",
-    "timeline": "Nothing was known yet",
-    "search": "Ask in your own words",
-    "jobs": "Nothing to do",
-    "usage": "Nothing was used yet",
+    "timeline": "No memories yet",
+    "search": "Search in your own words",
+    "jobs": "No jobs",
+    "usage": "No usage yet",
 }
 
 
-def test_an_empty_page_says_what_would_be_there(person: Person) -> None:
+def test_an_empty_page_explains_what_belongs_there(person: Person) -> None:
     page = person.open()
     expect(page.get_by_text("What should be remembered?")).to_be_visible()
 
@@ -30,56 +30,56 @@ def test_an_empty_page_says_what_would_be_there(person: Person) -> None:
         expect(page.get_by_role("heading", name=words)).to_be_visible()
 
 
-ASTRAY = {
-    "memory/mem_nothing": "This memory is not here",
-    "documents/doc_nothing": "This document is not here",
-    "chat/chat_nothing": "This chat is not here",
-    "chat/%E0%A4%A": "This chat is not here",
-    "memories?view=sideways": "Nothing is remembered yet",
-    "jobs?state=lost": "Nothing to do",
-    "usage?days=many": "Nothing was used yet",
-    "timeline?as_of=once": "Nothing was known yet",
-    "search?types=spoons": "Ask in your own words",
+INVALID = {
+    "memory/mem_nothing": "Memory not found",
+    "documents/doc_nothing": "Document not found",
+    "chat/chat_nothing": "Chat not found",
+    "chat/%E0%A4%A": "Chat not found",
+    "memories?view=sideways": "No memories yet",
+    "jobs?state=lost": "No jobs",
+    "usage?days=many": "No usage yet",
+    "timeline?as_of=once": "No memories yet",
+    "search?types=spoons": "Search in your own words",
 }
 
 
-def test_an_address_that_leads_nowhere_says_so_or_begins_at_the_beginning(person: Person) -> None:
+def test_an_invalid_address_shows_not_found_or_the_default_view(person: Person) -> None:
     page = person.open()
     expect(page.get_by_text("What should be remembered?")).to_be_visible()
 
-    for place, words in ASTRAY.items():
+    for place, words in INVALID.items():
         page.goto(f"/#/{place}")
         expect(page.get_by_role("heading", name=words)).to_be_visible()
         expect(page.get_by_role("alert")).to_have_count(0)
         page.keyboard.press("Escape")
 
-    person.forgive("404")
+    person.ignore_errors("404")
 
 
-def test_who_closes_a_memory_and_goes_on_at_once_is_not_taken_back(person: Person) -> None:
-    """The dialog tells that it was closed when the address has changed, and nobody has heard yet."""
+def test_closing_a_memory_does_not_undo_a_later_navigation(person: Person) -> None:
+    """The dialog's close event arrives after the address has changed, before the page handles it."""
     page = person.open("#/memory/mem_nothing")
-    expect(page.get_by_role("heading", name="This memory is not here")).to_be_visible()
+    expect(page.get_by_role("heading", name="Memory not found")).to_be_visible()
 
     page.evaluate(
         "location.hash = '#/jobs'; document.querySelector('dialog').dispatchEvent(new Event('close'))"
     )
 
-    expect(page.get_by_role("heading", name="Nothing to do")).to_be_visible()
-    person.forgive("404")
+    expect(page.get_by_role("heading", name="No jobs")).to_be_visible()
+    person.ignore_errors("404")
 
 
-def test_the_first_visit_begins_with_one_screen_and_only_once(person: Person) -> None:
+def test_the_welcome_dialog_appears_only_on_the_first_visit(person: Person) -> None:
     context = person.browser.new_context(base_url=person.site.url)
     person.contexts.append(context)
     context.add_cookies([{"name": "session", "value": person.token, "url": person.site.url}])
     page = context.new_page()
-    person.listen_to(page)
+    person.collect_errors(page)
     page.goto("/")
     tour = page.get_by_role("dialog", name="Welcome to Recollect")
     expect(tour).to_be_visible()
 
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     expect(tour).to_have_count(0)
     page.reload()
 
@@ -87,7 +87,7 @@ def test_the_first_visit_begins_with_one_screen_and_only_once(person: Person) ->
     expect(tour).to_have_count(0)
 
 
-def test_chats_are_listed_found_renamed_and_deleted(person: Person) -> None:
+def test_chats_are_listed_searched_renamed_and_deleted(person: Person) -> None:
     for title in ("Opening in Lisbon", "Weekly planning"):
         person.ask("POST", "/chat/api/chats", json={"title": title})
     page = person.open("/#/chats")
@@ -98,7 +98,7 @@ def test_chats_are_listed_found_renamed_and_deleted(person: Person) -> None:
     page.keyboard.type("lisbon")
     expect(rows).to_have_count(1)
     rows.get_by_role("link", name="Opening in Lisbon").click()
-    title = page.get_by_label("Title of this chat")
+    title = page.get_by_label("Chat title")
     expect(title).to_have_value("Opening in Lisbon")
     title.fill("   ")
     title.press("Enter")
@@ -115,7 +115,7 @@ def test_chats_are_listed_found_renamed_and_deleted(person: Person) -> None:
     expect(rows).to_contain_text("Opening in Porto")
 
 
-def test_the_graph_shows_ties_and_is_moved_filtered_and_opened_by_keys(person: Person) -> None:
+def test_the_graph_is_zoomed_filtered_and_opened_by_keyboard(person: Person) -> None:
     for number in range(6):
         person.remember(f"the Lisbon office has {number} floors")
     page = person.open("/#/memories?view=graph")
@@ -139,7 +139,7 @@ def test_the_graph_shows_ties_and_is_moved_filtered_and_opened_by_keys(person: P
     expect(page.get_by_role("dialog", name="Memory")).to_contain_text("the Lisbon office has")
 
 
-def test_a_memory_shows_where_it_came_from_and_what_it_said_before(person: Person) -> None:
+def test_a_memory_shows_its_source_and_earlier_texts(person: Person) -> None:
     chat = person.ask("POST", "/chat/api/chats", json={"title": "Planning"})["id"]
     made = person.ask("POST", f"/chat/api/{chat}/memory", json={"content": "It opens in May"})
     body = {"content": "It opens in June"}
@@ -152,14 +152,14 @@ def test_a_memory_shows_where_it_came_from_and_what_it_said_before(person: Perso
     events = dialog.locator(".event")
     expect(events.filter(has_text="Changed")).to_contain_text("It opens in June")
     expect(events.filter(has_text="Saved")).to_contain_text("It opens in May")
-    dialog.get_by_role("button", name="Put these words back").click()
+    dialog.get_by_role("button", name="Restore this text").click()
     expect(dialog.locator(".detail-text")).to_have_text("It opens in May")
     expect(events).to_have_count(3)
     page.keyboard.press("Escape")
     expect(page).to_have_url(re.compile(r"#/memories$"))
 
 
-def test_documents_are_dropped_read_shown_and_deleted(person: Person, tmp_path: Path) -> None:
+def test_documents_are_uploaded_read_shown_and_deleted(person: Person, tmp_path: Path) -> None:
     lease = tmp_path / "lease <b>of Rua Augusta.md"
     lease.write_text("# Lease\n\nThe lease begins on the first of September.")
     page = person.open("/#/documents")
@@ -179,7 +179,7 @@ def test_documents_are_dropped_read_shown_and_deleted(person: Person, tmp_path: 
     expect(row).to_have_count(0)
 
 
-def test_one_search_finds_memories_and_passages(person: Person) -> None:
+def test_one_search_finds_memories_and_document_passages(person: Person) -> None:
     person.remember("The lease begins in September")
     with person.http() as http:
         file = {"file": ("lease.txt", b"The lease begins in September and ends in May.")}
@@ -200,24 +200,24 @@ def test_one_search_finds_memories_and_passages(person: Person) -> None:
     expect(kinds).to_have_count(1)
 
 
-def test_the_timeline_shows_what_was_known_on_a_day(person: Person) -> None:
+def test_the_timeline_shows_the_memories_of_a_day(person: Person) -> None:
     person.remember("Learnt today")
     page = person.open("/#/timeline")
     rows = page.locator(".rows .memory")
     expect(rows).to_contain_text("Learnt today")
 
-    slider = page.get_by_label("As of which day")
+    slider = page.get_by_label("As of day")
     slider.focus()
     page.keyboard.press("ArrowLeft")
-    expect(page.get_by_role("heading", name="Nothing was known yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No memories yet")).to_be_visible()
     expect(page).to_have_url(re.compile("as_of="))
     page.get_by_role("button", name="Now").click()
 
     expect(rows).to_contain_text("Learnt today")
 
 
-def test_usage_is_plotted_and_told_in_words(person: Person, model: Endpoint) -> None:
-    model.otherwise = Say("Counted.")
+def test_usage_is_plotted_and_described_in_text(person: Person, model: Endpoint) -> None:
+    model.default = Answer("Counted.")
     page = person.open()
     page.get_by_label("Message", exact=True).fill("Count me")
     page.keyboard.press("Enter")
@@ -225,18 +225,18 @@ def test_usage_is_plotted_and_told_in_words(person: Person, model: Endpoint) -> 
 
     page.goto("/#/usage")
 
-    expect(page.get_by_role("img", name=re.compile("Tokens a day"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Tokens per day"))).to_be_visible()
     expect(page.locator("table.data")).to_contain_text("m1")
 
 
-def test_settings_make_workspaces_members_and_keys(person: Person) -> None:
+def test_settings_create_workspaces_and_keys(person: Person) -> None:
     page = person.open("/#/settings")
     expect(page.get_by_text("Embedder in use")).to_be_visible()
 
     page.get_by_role("button", name="New workspace").click()
     page.get_by_label("Name", exact=True).fill("   ")
     page.get_by_role("button", name="Create").click()
-    # The browser says what is wrong with it; nothing was sent.
+    # The browser rejects it; nothing was sent.
     expect(page.get_by_role("dialog", name="New workspace")).to_be_visible()
     page.get_by_label("Name", exact=True).fill("Research")
     page.get_by_role("button", name="Create").click()
@@ -252,7 +252,7 @@ def test_settings_make_workspaces_members_and_keys(person: Person) -> None:
     secret = page.locator(".secret")
     expect(secret).to_contain_text("rk_")
     key = secret.inner_text()
-    page.get_by_role("button", name="I have it").click()
+    page.get_by_role("button", name="Done").click()
     expect(secret).to_have_count(0)
     row = page.locator("li").filter(has_text="laptop")
     expect(row).to_be_visible()
@@ -263,7 +263,7 @@ def test_settings_make_workspaces_members_and_keys(person: Person) -> None:
     expect(row).to_contain_text("Revoked")
 
 
-def test_another_workspace_shows_nothing_of_this_one(person: Person) -> None:
+def test_another_workspace_shows_none_of_this_ones_memories(person: Person) -> None:
     person.remember("Only in the first workspace")
     person.ask("POST", "/chat/api/workspaces", json={"name": "Elsewhere"})
     page = person.open("/#/memories")
@@ -271,11 +271,11 @@ def test_another_workspace_shows_nothing_of_this_one(person: Person) -> None:
 
     page.get_by_label("Workspace", exact=True).select_option(label="Elsewhere")
 
-    expect(page.get_by_role("heading", name="Nothing is remembered yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No memories yet")).to_be_visible()
     expect(page.get_by_text("Only in the first workspace")).to_have_count(0)
 
 
-def test_every_page_fits_a_narrow_screen_in_the_dark(person: Person) -> None:
+def test_every_page_fits_a_narrow_dark_screen(person: Person) -> None:
     person.remember("something long to read " * 20, "a category with a long name")
     page = person.open(
         viewport={"width": 360, "height": 740}, color_scheme="dark", has_touch=True, is_mobile=True
@@ -297,7 +297,7 @@ def test_every_page_fits_a_narrow_screen_in_the_dark(person: Person) -> None:
     expect(page.get_by_label("Message", exact=True)).to_be_visible()
 
 
-def test_the_theme_follows_the_system_until_told_otherwise(person: Person) -> None:
+def test_the_theme_follows_the_system_until_changed(person: Person) -> None:
     page = person.open("/#/chats")
     paper = "getComputedStyle(document.body).backgroundColor"
     expect(page.get_by_role("heading", name="Chats", exact=True)).to_be_visible()

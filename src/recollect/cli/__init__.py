@@ -1,4 +1,4 @@
-"""The `recollect` command: each subcommand is the module of its name, with `add` and `run`."""
+"""The `recollect` command. Each subcommand is a module with `add` and `run`."""
 
 import argparse
 import gc
@@ -14,50 +14,51 @@ import psycopg
 import uvloop
 
 from recollect import __version__
-from recollect.cli.arguments import SUMMARIES
-from recollect.cli.urls import check_url, shown
-from recollect.errors import Failure
-from recollect.logs import configure_logging
-from recollect.settings import Settings, read_settings
-from recollect.tasks import until_ended
+from recollect.cli.arguments import SUMMARIES, module_of
+from recollect.cli.urls import check_url, hide_password
+from recollect.core.errors import Failure
+from recollect.core.logging import configure_logging
+from recollect.core.settings import Settings, read_settings
+from recollect.core.tasks import run_to_end
 
 _ABOUT = """\
-Recollect: the long-term memory for every chat and agent a team runs.
+Recollect: long-term memory for all the chats and agents of a team.
 
-  recollect serve                     start everything; the first run prints a key
-  recollect key create --name laptop  make another key; prints the key and nothing else
-  recollect doctor                    check the installation and say what to do
+  recollect serve                     start everything; the first run prints an API key
+  recollect key create --name laptop  create another key; prints only the key
+  recollect doctor                    check the installation and suggest fixes
 
 Settings come from the environment (RECOLLECT_*, DATABASE_URL) and from recollect.toml in the
-current directory. Every command but `move` and `restore` works beside a running server.
+current directory. All commands except `move` and `restore` also work while a server is running.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with 0, 1 for a failure, 2 for wrong usage."""
+    """Run the command line and exit: 0 for success, 1 for a failure, 2 for wrong usage."""
     words = sys.argv[1:] if arguments is None else arguments
-    with _kept_for_good():
-        parser = _parser(words)
-    asked = parser.parse_args(words)
+    with _excluded_from_garbage_collection():
+        parser = _make_parser(words)
+    args = parser.parse_args(words)
     settings: Settings | None = None
     try:
-        settings = _read_settings(asked)
+        settings = _read_settings(args)
         configure_logging(settings.log_level, settings.log_format)
-        # The driver tells of every transaction that Ctrl-C or an error cuts off. So do we.
+        # The driver logs every transaction that Ctrl-C or an error interrupts. We report those
+        # ourselves.
         logging.getLogger("psycopg").setLevel(logging.ERROR)
-        signal.signal(signal.SIGTERM, _leave)
-        code = uvloop.run(until_ended(asked.run(settings, asked)))
+        signal.signal(signal.SIGTERM, _exit_on_signal)
+        code = uvloop.run(run_to_end(args.run(settings, args)))
         sys.stdout.flush()
     except Failure as failure:
-        if settings is None and asked.without_settings:
-            sys.exit(asked.without_settings(failure, asked))
-        _complain(failure.message + _reason(failure, settings))
+        if settings is None and args.without_settings:
+            sys.exit(args.without_settings(failure, args))
+        _exit_with_error(failure.message + _database_reason(failure, settings))
     except psycopg.Error as error:
-        _complain(
-            f"The database answers with an error: {_first_line(error)}. Ask `recollect doctor`."
+        _exit_with_error(
+            f"The database returned an error: {_first_line(error)}. Run `recollect doctor`."
         )
     except BrokenPipeError:
-        # Whoever read our output has gone; say nothing more, not even when Python flushes.
+        # The reader of our output has closed the pipe. Python must not fail again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:
@@ -67,10 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 @contextmanager
-def _kept_for_good() -> Generator[None]:
-    """Hide what is made in here from Python's collector: modules and routes stay to the end.
+def _excluded_from_garbage_collection() -> Generator[None]:
+    """Exclude objects created in this block from garbage collection.
 
-    Those of a server are 240,000 objects. While the collector looks at them nobody gets an answer.
+    Modules and routes live until the process ends. A server has 240,000 such objects, and it
+    cannot respond to requests while the collector scans them.
     """
     gc.disable()
     try:
@@ -80,29 +82,29 @@ def _kept_for_good() -> Generator[None]:
         gc.enable()
 
 
-def _leave(number: int, _: object) -> None:
-    # As Ctrl-C does, this unwinds what is under way: a half-written backup goes, a server detaches.
+def _exit_on_signal(number: int, _: object) -> None:
+    # Like Ctrl-C, this unwinds the stack: an incomplete backup is removed, a server detaches.
     sys.exit(128 + number)
 
 
-def _read_settings(asked: argparse.Namespace) -> Settings:
-    settings = read_settings(file=asked.config, overrides=_overrides(asked))
+def _read_settings(args: argparse.Namespace) -> Settings:
+    settings = read_settings(file=args.config, overrides=_overrides(args))
     if settings.database_url:
         check_url("DATABASE_URL", settings.database_url)
     return settings
 
 
-def _complain(message: str) -> None:
+def _exit_with_error(message: str) -> None:
     print(f"recollect: {message}", file=sys.stderr)
     sys.exit(1)
 
 
-def _reason(failure: Failure, settings: Settings | None) -> str:
-    """What the driver said about a database that does not answer, for whoever has to mend it."""
+def _database_reason(failure: Failure, settings: Settings | None) -> str:
+    """Return the driver's message and the address if the database cannot be reached, else ""."""
     if not isinstance(failure.__cause__, psycopg.OperationalError):
         return ""
     url = settings.database_url if settings else None
-    where = f" `DATABASE_URL` is `{shown(url)}`." if url else ""
+    where = f" `DATABASE_URL` is `{hide_password(url)}`." if url else ""
     return f" {_first_line(failure.__cause__)}.{where}"
 
 
@@ -110,8 +112,8 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
 
 
-def _parser(wanted: Collection[str] = SUMMARIES) -> argparse.ArgumentParser:
-    """What can be asked for; a command that is not wanted is listed and not loaded."""
+def _make_parser(wanted: Collection[str] = SUMMARIES) -> argparse.ArgumentParser:
+    """Build the parser; commands not in `wanted` are listed in the help but not loaded."""
     parser = argparse.ArgumentParser(
         prog="recollect",
         description=_ABOUT,
@@ -122,12 +124,12 @@ def _parser(wanted: Collection[str] = SUMMARIES) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, summary in SUMMARIES.items():
         if name in wanted:
-            import_module(f"recollect.cli.{name.replace('-', '_')}").add(commands)
+            import_module(module_of(name)).add(commands)
         else:
             commands.add_parser(name, help=summary)
     return parser
 
 
-def _overrides(asked: argparse.Namespace) -> dict[str, object]:
-    given = {name: getattr(asked, name, None) for name in ("data_dir", "host", "port")}
+def _overrides(args: argparse.Namespace) -> dict[str, object]:
+    given = {name: getattr(args, name, None) for name in ("data_dir", "host", "port")}
     return {name: value for name, value in given.items() if value is not None}

@@ -1,25 +1,25 @@
-"""`recollect document`: what a workspace keeps whole and finds by its chunks."""
+"""`recollect document`: add, list and delete the documents of a workspace."""
 
 import argparse
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from recollect.api import ids
 from recollect.cli.arguments import Commands
-from recollect.cli.houses import Verbs, operator_in, table
-from recollect.doors import refs
-from recollect.engine.core import Engine
-from recollect.engine.documents import (
+from recollect.cli.tenants.common import Verbs, format_table, operator_in
+from recollect.core.errors import Invalid
+from recollect.documents.documents import (
     ListDocuments,
     NewDocument,
     add_document,
     delete_document,
     list_documents,
 )
-from recollect.errors import Invalid
+from recollect.engine import Engine
 
-_AT_ONCE = 256 * 1024
-_PAGE = 100
+_READ_BYTES = 256 * 1024
+_PAGE_SIZE = 100
 
 
 def add(commands: Commands) -> None:
@@ -27,38 +27,40 @@ def add(commands: Commands) -> None:
     verbs = Verbs(
         commands,
         "document",
-        about="Text, Markdown, HTML, PDF, DOCX and code are read in the background and found "
-        "beside the memories; other files are kept whole.",
+        about="Text, Markdown, HTML, PDF, DOCX and code files are read in the background and "
+        "searched together with memories. Other files are stored but not searched.",
         example="recollect document add handbook.pdf\nrecollect document list",
     )
     every = [
-        verbs.add("add", "Keep a file and have it read.", _add, "file"),
+        verbs.add("add", "Store a file and read it in the background.", _add, "file"),
         verbs.add("list", "Show the documents of a workspace.", _list),
-        verbs.add("delete", "Delete a document and all that was made of it.", _delete, "document"),
+        verbs.add("delete", "Delete a document and its chunks.", _delete, "document"),
     ]
     for verb in every:
-        verb.add_argument("--workspace", help="name or id (default: the default one)")
+        verb.add_argument(
+            "--workspace", help="name or id of the workspace (default: the default workspace)"
+        )
 
 
-async def _add(engine: Engine, asked: argparse.Namespace) -> str:
-    caller = await operator_in(engine, asked.workspace)
+async def _add(engine: Engine, args: argparse.Namespace) -> str:
+    caller = await operator_in(engine, args.workspace)
     try:
-        document = await add_document(engine, caller, NewDocument(asked.file), _parts(asked.file))
+        document = await add_document(engine, caller, NewDocument(args.file), _parts(args.file))
     except OSError as error:
-        raise Invalid(f"`{asked.file}` cannot be read: {error.strerror}.") from None
+        raise Invalid(f"`{args.file}` cannot be read: {error.strerror}.") from None
     return f"cart_{document.code}"
 
 
 async def _parts(name: str) -> AsyncIterator[bytes]:
     with await asyncio.to_thread(Path(name).open, "rb") as file:
-        while part := await asyncio.to_thread(file.read, _AT_ONCE):
+        while part := await asyncio.to_thread(file.read, _READ_BYTES):
             yield part
 
 
-async def _list(engine: Engine, asked: argparse.Namespace) -> str:
-    caller = await operator_in(engine, asked.workspace)
+async def _list(engine: Engine, args: argparse.Namespace) -> str:
+    caller = await operator_in(engine, args.workspace)
     rows: list[tuple[object, ...]] = []
-    ask = ListDocuments(limit=_PAGE)
+    ask = ListDocuments(limit=_PAGE_SIZE)
     while True:
         found, has_more = await list_documents(engine, caller, ask)
         rows += [
@@ -73,11 +75,11 @@ async def _list(engine: Engine, asked: argparse.Namespace) -> str:
             for each in found
         ]
         if not has_more:
-            return table(("ID", "NAME", "TYPE", "BYTES", "STATUS", "CHUNKS"), rows)
-        ask = ListDocuments(limit=_PAGE, before=(found[-1].created_at, found[-1].id))
+            return format_table(("ID", "NAME", "TYPE", "BYTES", "STATUS", "CHUNKS"), rows)
+        ask = ListDocuments(limit=_PAGE_SIZE, before=(found[-1].created_at, found[-1].id))
 
 
-async def _delete(engine: Engine, asked: argparse.Namespace) -> str:
-    ref = refs.document(asked.document)
-    await delete_document(engine, await operator_in(engine, asked.workspace), ref)
+async def _delete(engine: Engine, args: argparse.Namespace) -> str:
+    ref = ids.document(args.document)
+    await delete_document(engine, await operator_in(engine, args.workspace), ref)
     return "deleted"

@@ -1,18 +1,18 @@
-"""`recollect jobs`: what waits, what was given up, and another try for it."""
+"""`recollect jobs`: list background jobs and retry failed ones."""
 
 import argparse
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from recollect.cli.arguments import Commands, add_command, positive
-from recollect.cli.houses import refuse_absent
+from recollect.cli.arguments import Commands, add_command, positive_int
+from recollect.cli.tenants.common import require_existing_data
 from recollect.compose import open_database
-from recollect.domain import JobId, utc_now
-from recollect.settings import Settings
-from recollect.store import jobs
-from recollect.store.migrate import migrate
-from recollect.store.pool import Db, Pool
+from recollect.core.domain import JobId, utc_now
+from recollect.core.settings import Settings
+from recollect.db import job_queue
+from recollect.db.migrate import migrate
+from recollect.db.pool import Db, Pool
 
 
 def add(commands: Commands) -> None:
@@ -20,34 +20,40 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "jobs",
-        about="Show background jobs and let buried ones, which failed too often, try again.",
+        about="List background jobs and retry those that failed too often (status `buried`).",
         example="recollect jobs list --status buried\nrecollect jobs retry",
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     show = add_command(
         verbs,
         "list",
-        summary="show jobs, newest first",
-        about="Show jobs, newest first: id, state, kind, tries, when due, the last error.",
+        summary="list jobs, newest first",
+        about="List jobs, newest first: id, status, kind, attempts, due time and last error.",
         example="recollect jobs list --status buried --limit 10",
     )
-    show.add_argument("--status", choices=["pending", "running", "done", "buried"])
-    show.add_argument("--limit", type=positive, default=50, help="at most so many (default 50)")
+    show.add_argument(
+        "--status",
+        choices=["pending", "running", "done", "buried"],
+        help="only jobs with this status (pending: queued; buried: failed)",
+    )
+    show.add_argument(
+        "--limit", type=positive_int, default=50, help="maximum number of jobs (default 50)"
+    )
     show.set_defaults(run=_list)
     retry = add_command(
         verbs,
         "retry",
-        summary="let buried jobs try again",
-        about="Let buried jobs try again, once what made them fail is mended.",
+        summary="retry failed jobs",
+        about="Retry failed jobs (status `buried`). Fix the cause of the failure first.",
         example="recollect jobs retry\nrecollect jobs retry 0197c0de-7a4b-7c1e-9d2f-3b6a5e8f1c20",
     )
-    retry.add_argument("job", nargs="?", type=UUID, help="one job's id (default: all buried ones)")
+    retry.add_argument("job", nargs="?", type=UUID, help="a job's id (default: all failed jobs)")
     retry.set_defaults(run=_retry)
 
 
 @asynccontextmanager
-async def _queue(settings: Settings) -> AsyncGenerator[Db]:
-    refuse_absent(settings)
+async def _open_queue(settings: Settings) -> AsyncGenerator[Db]:
+    require_existing_data(settings)
     async with open_database(settings) as database:
         await migrate(database.url)
         pool = Pool(database.url, size=2, behind_pgbouncer=settings.pgbouncer)
@@ -59,9 +65,9 @@ async def _queue(settings: Settings) -> AsyncGenerator[Db]:
             await pool.close()
 
 
-async def _list(settings: Settings, asked: argparse.Namespace) -> int:
-    async with _queue(settings) as db:
-        found = await jobs.listed(db, status=asked.status, limit=asked.limit)
+async def _list(settings: Settings, args: argparse.Namespace) -> int:
+    async with _open_queue(settings) as db:
+        found = await job_queue.list_jobs(db, status=args.status, limit=args.limit)
     if not found:
         print("no jobs")
     for job in found:
@@ -72,8 +78,8 @@ async def _list(settings: Settings, asked: argparse.Namespace) -> int:
     return 0
 
 
-async def _retry(settings: Settings, asked: argparse.Namespace) -> int:
-    async with _queue(settings) as db:
-        count = await jobs.revive(db, JobId(asked.job) if asked.job else None, utc_now())
-    print(f"{count} jobs will be tried again")
+async def _retry(settings: Settings, args: argparse.Namespace) -> int:
+    async with _open_queue(settings) as db:
+        count = await job_queue.retry_failed(db, JobId(args.job) if args.job else None, utc_now())
+    print(f"{count} jobs will be retried")
     return 0

@@ -1,11 +1,11 @@
-"""`recollect migrate`: bring the database to this release's schema."""
+"""`recollect migrate`: upgrade the database to this release's schema."""
 
 import argparse
 
 from recollect.cli.arguments import Commands, add_command
 from recollect.compose import open_database
-from recollect.settings import Settings
-from recollect.store.migrate import migrate
+from recollect.core.settings import Settings
+from recollect.db.migrate import migrate
 
 
 def add(commands: Commands) -> None:
@@ -13,15 +13,15 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "migrate",
-        about="Apply the migrations the database lacks. `serve` and `work` do this "
-        "themselves; several at once wait for one another.",
+        about="Apply pending migrations. `serve` and `work` do this automatically. Processes that "
+        "migrate at the same time wait for each other.",
         example="recollect migrate",
     )
     parser.set_defaults(run=run)
 
 
 async def run(settings: Settings, _: argparse.Namespace) -> int:
-    """Migrate and say what was done."""
+    """Migrate and print the number of migrations applied."""
     async with open_database(settings) as database:
         applied = await migrate(database.url, say=print)
     print(f"{applied} migrations applied" if applied else "already up to date")

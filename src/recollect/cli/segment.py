@@ -1,16 +1,20 @@
-"""`recollect segment`: show where a chat would be cut and why, or cut it anew."""
+"""`recollect segment`: show how a chat is divided into segments, or divide it again."""
 
 import argparse
 
+from recollect.api import ids
 from recollect.cli.arguments import Commands, add_command
-from recollect.cli.houses import opened, operator_in
-from recollect.domain import Caller, Ref
-from recollect.doors import refs
-from recollect.engine.core import Engine
-from recollect.engine.segmentation import Rules
-from recollect.engine.segments import Planned, plan, resegment, segment_threads
-from recollect.engine.spaces import no_beat
-from recollect.settings import Settings
+from recollect.cli.tenants.common import open_command_engine, operator_in
+from recollect.conversations.segments import (
+    PlannedSegment,
+    plan_segments,
+    resegment,
+    segment_threads,
+)
+from recollect.core.domain import Caller, Ref, SegmentRules
+from recollect.core.settings import Settings
+from recollect.embeddings.generations import no_heartbeat
+from recollect.engine import Engine
 
 
 def add(commands: Commands) -> None:
@@ -18,43 +22,47 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "segment",
-        about="Cut a chat into segments anew, by the settings of now: the memories that were cut "
-        "from it before go, those made by hand stay. With --dry-run nothing changes, and each cut "
-        "is shown with its reason.",
+        about="Divide a chat into segments again, with the current settings. Memories made from "
+        "the old segments are replaced; memories saved by hand stay. With --dry-run, show the "
+        "segments and the reason for each boundary, and change nothing.",
         example="recollect segment chat-4fJq0cW2xYzA --dry-run\n"
         "RECOLLECT_SEGMENT_MESSAGES=10 recollect segment chat-4fJq0cW2xYzA",
     )
-    parser.add_argument("chat", metavar="CHAT", help="the chat's id, in any spelling")
-    parser.add_argument("--dry-run", action="store_true", help="show the cuts and change nothing")
+    parser.add_argument("chat", metavar="CHAT", help="the chat's id, in any form")
     parser.add_argument(
-        "--workspace", metavar="NAME", help="its workspace (default: the default one)"
+        "--dry-run", action="store_true", help="show the segments and change nothing"
+    )
+    parser.add_argument(
+        "--workspace",
+        metavar="NAME",
+        help="name or id of its workspace (default: the default workspace)",
     )
     parser.set_defaults(run=run)
 
 
-async def run(settings: Settings, asked: argparse.Namespace) -> int:
-    """Show, or do it and show what came of it."""
-    ref = refs.chat(asked.chat)
-    async with opened(settings) as engine:
-        caller = await operator_in(engine, asked.workspace)
-        _show(await plan(engine, caller, ref, engine.segment_rules or Rules()))
-        if not asked.dry_run:
-            await _cut_anew(engine, caller, ref)
+async def run(settings: Settings, args: argparse.Namespace) -> int:
+    """Show the segments, then divide the chat again unless this is a dry run."""
+    ref = ids.chat(args.chat)
+    async with open_command_engine(settings) as engine:
+        caller = await operator_in(engine, args.workspace)
+        _show(await plan_segments(engine, caller, ref, engine.segment_rules or SegmentRules()))
+        if not args.dry_run:
+            await _segment_again(engine, caller, ref)
     return 0
 
 
-async def _cut_anew(engine: Engine, caller: Caller, ref: Ref) -> None:
+async def _segment_again(engine: Engine, caller: Caller, ref: Ref) -> None:
     removed = await resegment(engine, caller, ref)
-    await segment_threads(engine, caller.workspace_id, no_beat)
+    await segment_threads(engine, caller.workspace_id, no_heartbeat)
     print(f"{removed} memories replaced")
 
 
-def _show(planned: list[Planned]) -> None:
+def _show(planned: list[PlannedSegment]) -> None:
     if not planned:
-        print("no messages to cut")
-    begin = 1
+        print("the chat has no messages")
+    first = 1
     for each in planned:
-        end = begin + each.length - 1
+        last = first + each.length - 1
         reason = each.reason or "open"
-        print(f"{begin:>6}-{end:<6} {reason:<22} {each.note}")
-        begin = end + 1
+        print(f"{first:>6}-{last:<6} {reason:<22} {each.note}")
+        first = last + 1

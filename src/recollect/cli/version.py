@@ -1,10 +1,10 @@
-"""`recollect version`."""
+"""`recollect version`: print the version."""
 
 import argparse
 
 from recollect import __version__
 from recollect.cli.arguments import Commands, add_command
-from recollect.settings import Settings
+from recollect.core.settings import Settings
 
 
 def add(commands: Commands) -> None:

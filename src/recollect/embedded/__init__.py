@@ -1,6 +1,6 @@
-"""Life of the embedded PostgreSQL: made on first use, shared by processes, stopped by the last one.
+"""The embedded PostgreSQL: created on first use, shared by processes, stopped after the last one.
 
-`attach` is the whole of it. From async code call it and `detach` through `asyncio.to_thread`.
+`attach` is the main entry. Async code calls it and `detach` through `asyncio.to_thread`.
 """
 
 from recollect.embedded.attached import Attached, attach

@@ -1,4 +1,4 @@
-"""What a new cluster needs before the first migration: the role, the database, the extensions."""
+"""Prepare a new cluster for the first migration: create role, database and extensions."""
 
 import re
 
@@ -6,30 +6,30 @@ import psycopg
 
 from recollect.embedded.errors import CannotStart
 
-# Older ones silently accept `SET hnsw.iterative_scan` and do nothing about it.
+# Older versions accept `SET hnsw.iterative_scan` and ignore it.
 _OLDEST_VECTOR = (0, 8)
 
 
 def bootstrap(server: psycopg.Connection, admin_url: str) -> None:
-    """See to role, database and extensions; `server` is a superuser's connection, autocommitting.
+    """Create the role, database and extensions that are missing. Fast if nothing is missing.
 
-    Quick and without effect when all is there.
+    `server` is an autocommit connection of a superuser.
     """
-    _make_database(server)
+    _create_database(server)
     with psycopg.connect(admin_url, autocommit=True) as database:
         found = _versions(database)
         if not {"vector", "pg_trgm"} <= set(found):
-            found = _make_extensions(database)
-        if _parsed(found["vector"]) < _OLDEST_VECTOR:
+            found = _create_extensions(database)
+        if _parse(found["vector"]) < _OLDEST_VECTOR:
             found = _update_vector(database)
-        if _parsed(found["vector"]) < _OLDEST_VECTOR:
+        if _parse(found["vector"]) < _OLDEST_VECTOR:
             raise CannotStart(
                 f"This PostgreSQL has pgvector `{found['vector']}`; Recollect needs 0.8 or newer. "
-                "Name the `bin` directory of one that has it in `RECOLLECT_POSTGRES_BIN`."
+                "Set `RECOLLECT_POSTGRES_BIN` to the `bin` directory of a PostgreSQL that has it."
             )
 
 
-def _make_database(server: psycopg.Connection) -> None:
+def _create_database(server: psycopg.Connection) -> None:
     has_role, has_database = server.execute(
         """
         SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'recollect'),
@@ -42,14 +42,14 @@ def _make_database(server: psycopg.Connection) -> None:
         server.execute("CREATE DATABASE recollect OWNER recollect")
 
 
-def _make_extensions(database: psycopg.Connection) -> dict[str, str]:
+def _create_extensions(database: psycopg.Connection) -> dict[str, str]:
     try:
         database.execute("CREATE EXTENSION IF NOT EXISTS vector")
         database.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
     except psycopg.errors.FeatureNotSupported as error:
         raise CannotStart(
-            "This PostgreSQL lacks the extension `vector` or `pg_trgm`. Name the `bin` directory "
-            "of one that has both in `RECOLLECT_POSTGRES_BIN`."
+            "This PostgreSQL lacks the extension `vector` or `pg_trgm`. Set "
+            "`RECOLLECT_POSTGRES_BIN` to the `bin` directory of a PostgreSQL that has both."
         ) from error
     return _versions(database)
 
@@ -63,5 +63,5 @@ def _versions(database: psycopg.Connection) -> dict[str, str]:
     return dict(database.execute("SELECT extname, extversion FROM pg_extension").fetchall())
 
 
-def _parsed(version: str) -> tuple[int, ...]:
+def _parse(version: str) -> tuple[int, ...]:
     return tuple(int(each) for each in re.findall(r"\d+", version))

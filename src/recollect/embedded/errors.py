@@ -1,9 +1,9 @@
-"""What the person at the terminal reads when the embedded PostgreSQL cannot run.
+"""The error raised when the embedded PostgreSQL cannot run.
 
-Unlike a door's answers these messages name paths: whoever starts the server owns them.
+Unlike the responses of an interface, its messages contain paths: the reader owns the server.
 """
 
-from recollect.errors import Failure
+from recollect.core.errors import Failure
 
 
 class CannotStart(Failure):

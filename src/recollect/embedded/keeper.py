@@ -1,7 +1,7 @@
-"""The keeper: starts PostgreSQL, blocks until its last user has gone, and stops it.
+"""The keeper: a process that starts PostgreSQL, waits until its last user has gone, and stops it.
 
-A program of its own, run as a file with `python -I -S`: nothing of Recollect is loaded, so it
-stays at some 9 MB, and it needs nothing from the disk once it runs.
+It runs as a separate program with `python -I -S` and does not import Recollect, so it uses about
+9 MB and needs nothing from the disk once it runs.
 """
 
 import fcntl
@@ -11,31 +11,31 @@ import sys
 import time
 
 _POLL_SECONDS = 0.01
-# Fast shutdown writes a checkpoint, which takes long on a busy disk; the immediate one does not
-# wait, and the next start recovers from the log.
-_STOP = ((signal.SIGINT, 60.0), (signal.SIGQUIT, 15.0))
+# SIGINT (fast shutdown) writes a checkpoint, which takes long on a busy disk. SIGQUIT (immediate
+# shutdown) does not, and the next start recovers from the log.
+_STOP_SIGNALS = ((signal.SIGINT, 60.0), (signal.SIGQUIT, 15.0))
 
 
 def main(arguments: list[str]) -> None:
-    """Keep the server of `cluster`: `pid` if that is not 0, else the one `command` starts."""
+    """Keep the server of `cluster`: process `pid` if it is not 0, else start it with `command`."""
     descriptors, owner, pid, cluster, *command = arguments
     users, *others = [int(each) for each in descriptors.split(",")]
     if os.fork():
-        os._exit(0)  # so that nobody has to wait for the keeper, or finds it as a zombie
+        os._exit(0)  # detach: no process has to wait for the keeper, and it leaves no zombie
     for fd in (users, *others):
         os.set_inheritable(fd, False)
-    _become(owner)
+    _drop_privileges(owner)
     server = int(pid) or _start(command)
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # It ends by itself once the users have ended, which the same signal may have told them.
+        # The same signal may end the users, and the keeper ends after them.
         signal.signal(each, signal.SIG_IGN)
     fcntl.flock(users, fcntl.LOCK_EX)
-    # The lock is held until this process ends, so whoever comes now waits for the stop.
+    # The lock is held until this process ends, so new users wait until the server has stopped.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _stop(server, cluster)
 
 
-def _become(owner: str) -> None:
+def _drop_privileges(owner: str) -> None:
     if owner:
         uid, gid = (int(each) for each in owner.split(":"))
         os.setgroups([])
@@ -44,29 +44,29 @@ def _become(owner: str) -> None:
 
 
 def _start(command: list[str]) -> int:
-    signal.signal(signal.SIGCHLD, _end_with_the_server)
+    signal.signal(signal.SIGCHLD, _exit_with_server)
     pid = os.fork()
     if pid == 0:
         try:
-            os.execv(command[0], command)  # noqa: S606 - a list of our own, without a shell
+            os.execv(command[0], command)  # noqa: S606 - our own arguments, without a shell
         except OSError as error:
             os.write(2, f"FATAL:  could not execute {command[0]}: {error.strerror}\n".encode())
             os._exit(127)
     return pid
 
 
-def _end_with_the_server(_number: int, _frame: object) -> None:
-    # Ending closes the pipe on which the starter listens, and lets a next keeper take over.
+def _exit_with_server(_number: int, _frame: object) -> None:
+    # The exit closes the pipe that the starting process polls, and releases the keeper lock.
     if os.waitpid(-1, os.WNOHANG)[0]:
         os._exit(0)
 
 
 def _stop(server: int, cluster: str) -> None:
-    for number, patience in _STOP:
+    for number, timeout in _STOP_SIGNALS:
         if _has_ended(server, cluster):
             return
         os.kill(server, number)
-        end = time.monotonic() + patience
+        end = time.monotonic() + timeout
         while time.monotonic() < end and not _has_ended(server, cluster):
             time.sleep(_POLL_SECONDS)
 
@@ -75,10 +75,10 @@ def _has_ended(server: int, cluster: str) -> bool:
     try:
         return os.waitpid(server, os.WNOHANG)[0] == server
     except ChildProcessError:
-        pass  # reaped already, or started by a keeper before this one
+        pass  # already reaped, or started by an earlier keeper
     try:
         os.kill(server, 0)
-        with open(os.path.join(cluster, "postmaster.pid"), "rb") as file:  # noqa: PTH118, PTH123 - pathlib would double the keeper
+        with open(os.path.join(cluster, "postmaster.pid"), "rb") as file:  # noqa: PTH118, PTH123 - pathlib would double the keeper's memory
             return file.readline().strip() != str(server).encode()
     except (ProcessLookupError, FileNotFoundError):
         return True

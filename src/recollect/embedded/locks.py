@@ -1,6 +1,6 @@
-"""File locks. The kernel drops them when their holder dies, however it dies.
+"""File locks, which the kernel releases when their holder dies for any reason.
 
-They are `flock`s, which belong to the open file: each `open_file` is a holder of its own.
+They use `flock`, which belongs to the open file: each `open_file` is a separate holder.
 """
 
 import fcntl
@@ -11,26 +11,26 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-_POLL_SECONDS = 0.005  # a blocking flock has no time-out, so one that must end is asked for again
+_POLL_SECONDS = 0.005  # flock has no timeout, so a wait with a limit has to poll
 
 
 def open_file(path: Path, *, flags: int = os.O_RDWR) -> int:
-    """A descriptor of a private file, made if needed and then given to its directory's owner."""
-    # O_NOFOLLOW and O_EXCL: root must neither write through nor give away what a link points to.
+    """Open a private file; create it if needed, with the owner of its directory."""
+    # O_NOFOLLOW and O_EXCL: root must not write to, or change the owner of, a link's target.
     flags |= os.O_NOFOLLOW
     try:
         fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return os.open(path, flags)
     if os.geteuid() == 0:
-        # What `sudo recollect ...` makes must stay usable for the user whose directory it is.
+        # Files created by `sudo recollect ...` must stay usable for the owner of the directory.
         owner = path.parent.stat()
         os.fchown(fd, owner.st_uid, owner.st_gid)
     return fd
 
 
 def try_lock(fd: int, kind: int) -> bool:
-    """Take the lock (`fcntl.LOCK_SH` or `LOCK_EX`) if that needs no waiting."""
+    """Take the lock (`fcntl.LOCK_SH` or `LOCK_EX`) if it is free; return whether it was."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -38,9 +38,9 @@ def try_lock(fd: int, kind: int) -> bool:
     return True
 
 
-def wait_lock(fd: int, kind: int, patience: timedelta) -> bool:
-    """Take the lock as soon as others let it go; False when they have not in time."""
-    end = time.monotonic() + patience.total_seconds()
+def wait_lock(fd: int, kind: int, timeout: timedelta) -> bool:
+    """Wait for the lock and take it; return False if it was not free within `timeout`."""
+    end = time.monotonic() + timeout.total_seconds()
     while not try_lock(fd, kind):
         if time.monotonic() > end:
             return False
@@ -49,16 +49,16 @@ def wait_lock(fd: int, kind: int, patience: timedelta) -> bool:
 
 
 def unlock(fd: int) -> None:
-    """Let go, also where a forked child still holds a copy of the descriptor."""
+    """Release the lock, even if a forked child still has a copy of the descriptor."""
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
 
 
 @contextmanager
-def locked(path: Path, patience: timedelta) -> Generator[bool]:
-    """Hold the file's exclusive lock for a block; the block is told whether it was to be had."""
+def locked(path: Path, timeout: timedelta) -> Generator[bool]:
+    """Hold the file's exclusive lock for a block; yield whether it was acquired in time."""
     fd = open_file(path)
     try:
-        yield wait_lock(fd, fcntl.LOCK_EX, patience)
+        yield wait_lock(fd, fcntl.LOCK_EX, timeout)
     finally:
         os.close(fd)

@@ -1,33 +1,33 @@
-"""What the built-in model's cosines mean: two monotone maps, fitted by `bench/calibrate.py`.
+"""Map the built-in model's cosines to scores: two monotone maps, fitted by `bench/calibrate.py`.
 
-Raw cosines of this model crowd together; the maps spread them so that 0.6 reads as relevant, 0.7
-as clearly relevant and 0.9 as nearly the same statement. How: `docs/calibration.md`.
+The raw cosines of this model lie close together. The maps spread them so that 0.6 means relevant,
+0.7 clearly relevant and 0.9 nearly the same statement. The method is in `docs/calibration.md`.
 """
 
 from itertools import pairwise
 
 Anchors = tuple[tuple[float, float], ...]
 
-# (cosine, shown score), both rising; straight lines between, clamped outside.
+# (cosine, score), both increasing; linear in between, clamped outside.
 RELEVANCE: Anchors = (
-    (-0.13, 0.00),  # hardly an unrelated passage is lower
-    (0.26, 0.50),  # 1 in 100 unrelated ones is higher
-    (0.36, 0.75),  # half of the passages that hold the answer are higher
-    (0.69, 0.90),  # a question that says nearly what the passage says
+    (-0.13, 0.00),  # hardly any unrelated passage is lower
+    (0.26, 0.50),  # 1 in 100 unrelated passages is higher
+    (0.36, 0.75),  # half of the passages that contain the answer are higher
+    (0.69, 0.90),  # a question that nearly repeats the passage
     (0.79, 1.00),  # the passage itself, asked as a question
 )
 LIKENESS: Anchors = (
-    (-0.01, 0.00),  # two sentences from anywhere
+    (-0.01, 0.00),  # two random sentences
     (0.70, 0.50),  # the same topic
-    (0.76, 0.60),  # much the same, with a difference that matters
-    (0.85, 0.90),  # where people begin to say that both mean the same
-    (0.999, 1.00),  # itself, after a round trip through half floats
+    (0.76, 0.60),  # similar, with a difference that matters
+    (0.85, 0.90),  # from here on, people judge that both mean the same
+    (0.999, 1.00),  # the same text, after a round trip through half floats
 )
 
-# Statements with nothing in common but being everyday language. What their vectors share is what
-# every vector of this model shares: it says nothing about meaning, is stronger in long and chatty
-# texts, and so lifts an unrelated one above a related one. The embedder takes most of it away.
-# Written for this; any such list does (`docs/calibration.md`). Changing it changes the space.
+# Unrelated statements in everyday language. Their mean vector is a component that every vector of
+# this model shares. It carries no meaning and is stronger in long, chatty texts, so it can rank an
+# unrelated text above a related one. The embedder removes most of it. The list was written for this
+# purpose; any such list works (`docs/calibration.md`). Changing it changes the vector space.
 EVERYDAY = (
     "I prefer short answers.",
     "The user lives in a small town near the coast.",
@@ -62,34 +62,34 @@ EVERYDAY = (
     "The train leaves at ten past seven.",
     "Their son starts school in September.",
 )
-# Of what they share; from 0.7 to 1.0 makes little difference.
+# The share of that mean vector to remove. Values from 0.7 to 1.0 make little difference.
 SHARE_REMOVED = 0.8
 
 
 def relevance(cosine: float) -> float:
     """How well a passage answers a question, 0 to 1."""
-    return interpolated(RELEVANCE, cosine)
+    return interpolate(RELEVANCE, cosine)
 
 
-# Below this hardly anything that answers is found: the floor of a generous search.
-LEAST = 0.5
+# Hardly any passage below this answers the question. This is the floor of an explicit search.
+RELEVANCE_FLOOR = 0.5
 
 
 def may_answer(cosine: float) -> bool:
     """Whether a passage may be relevant to a question at all."""
-    return relevance(cosine) >= LEAST
+    return relevance(cosine) >= RELEVANCE_FLOOR
 
 
 def likeness(cosine: float) -> float:
-    """How nearly two passages say the same, 0 to 1."""
-    return interpolated(LIKENESS, cosine)
+    """How similar two passages are in meaning, 0 to 1."""
+    return interpolate(LIKENESS, cosine)
 
 
-def interpolated(anchors: Anchors, cosine: float) -> float:
-    """The height at `cosine` of the line through the anchors."""
+def interpolate(anchors: Anchors, cosine: float) -> float:
+    """Return the value at `cosine` of the piecewise linear map through the anchors."""
     if cosine <= anchors[0][0]:
         return anchors[0][1]
-    # By hand: a handful of anchors is passed sooner than a search for the right ones begins.
+    # A linear scan: with a handful of anchors it is faster than a binary search.
     for (low, bottom), (high, top) in pairwise(anchors):
         if cosine < high:
             return bottom + (top - bottom) * (cosine - low) / (high - low)

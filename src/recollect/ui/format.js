@@ -1,4 +1,4 @@
-// Dates, numbers and scores as people say them. Pure: the present moment is handed in.
+// Formats dates, numbers and scores for people. Pure: the current time is a parameter.
 
 const MINUTE = 60_000;
 const DAY = 86_400_000;
@@ -20,7 +20,7 @@ export function ago(when, now = new Date()) {
 }
 
 /**
- * The day, with its year where that is not this year.
+ * The date, with the year if it is not the current year.
  * @param {string | Date} when
  * @param {Date} [now]
  */
@@ -56,13 +56,13 @@ export function count(value) {
  */
 export function brief(value) {
   for (const [unit, sign] of /** @type {[number, string][]} */ ([[1e9, "B"], [1e6, "M"], [1e3, "k"]])) {
-    if (value >= unit) return `${trimmed(value / unit)}${sign}`;
+    if (value >= unit) return `${round(value / unit)}${sign}`;
   }
-  return trimmed(value);
+  return round(value);
 }
 
 /** @param {number} value */
-function trimmed(value) {
+function round(value) {
   return value >= 10 || Number.isInteger(value) ? String(Math.round(value)) : value.toFixed(1).replace(/\.0$/, "");
 }
 
@@ -93,11 +93,11 @@ export function plural(number, one, many = one + "s") {
 }
 
 /**
- * What a passage says under its title, which often begins it.
+ * A passage without its first line if that line repeats the title.
  * @param {string} passage
  * @param {string} title
  */
-export function gist(passage, title) {
+export function withoutTitle(passage, title) {
   const [first, ...rest] = passage.split("\n");
   const heading = first.replace(/^#+\s*/, "");
   const isRepeated = heading !== "" && title.endsWith(heading) && rest.join("").trim() !== "";
@@ -105,25 +105,25 @@ export function gist(passage, title) {
 }
 
 /**
- * A text in pieces, every second of which begins with a word that was looked for.
+ * Split a text so that every second piece starts with a word of the query.
  * @param {string} text
- * @param {string} wanted
+ * @param {string} query
  */
-export function sought(text, wanted) {
-  const words = wanted.match(/[\p{L}\p{N}]{4,}/gu) ?? [];
+export function splitAtMatches(text, query) {
+  const words = query.match(/[\p{L}\p{N}]{4,}/gu) ?? [];
   if (!words.length) return [text];
   return text.split(new RegExp(`(?<![\\p{L}\\p{N}])((?:${words.join("|")})[\\p{L}\\p{N}]*)`, "giu"));
 }
 
 /**
- * The beginning of a text, cut at a word.
+ * The beginning of a text, cut at a word boundary.
  * @param {string} text
- * @param {number} most
+ * @param {number} limit
  */
-export function cut(text, most) {
+export function truncate(text, limit) {
   const letters = [...text];
-  if (letters.length <= most) return text;
-  const head = letters.slice(0, most).join("");
+  if (letters.length <= limit) return text;
+  const head = letters.slice(0, limit).join("");
   const space = head.lastIndexOf(" ");
-  return (space > most / 2 ? head.slice(0, space) : head) + "…";
+  return (space > limit / 2 ? head.slice(0, space) : head) + "…";
 }

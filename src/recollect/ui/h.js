@@ -1,11 +1,11 @@
-// Makes elements. Text is always text: nothing here, or anywhere, parses markup.
+// Creates elements. Text is always text: this module never parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 /**
- * An element: `true` and `false` switch an attribute, a function listens, anything else is a value.
+ * Create an element. A function is an event listener, `true` and `false` switch an attribute, other values set it.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Record<string, any>} [props]
@@ -13,7 +13,7 @@ const SVG = "http://www.w3.org/2000/svg";
  * @returns {HTMLElementTagNameMap[T]}
  */
 export function h(tag, props = {}, ...children) {
-  return furnish(document.createElement(tag), props, children);
+  return build(document.createElement(tag), props, children);
 }
 
 /**
@@ -24,7 +24,7 @@ export function h(tag, props = {}, ...children) {
  * @returns {SVGElement}
  */
 export function svg(tag, props = {}, ...children) {
-  return furnish(/** @type {SVGElement} */ (document.createElementNS(SVG, tag)), props, children);
+  return build(/** @type {SVGElement} */ (document.createElementNS(SVG, tag)), props, children);
 }
 
 /**
@@ -33,22 +33,22 @@ export function svg(tag, props = {}, ...children) {
  * @param {Record<string, any>} props
  * @param {(Child | Child[])[]} children
  */
-function furnish(element, props, children) {
+function build(element, props, children) {
   for (const [name, value] of Object.entries(props)) {
     if (typeof value === "function") element.addEventListener(name, value);
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...kept(children));
+  element.append(...withoutGaps(children));
   return element;
 }
 
 /**
- * Children without the holes that conditions leave.
+ * The children without the empty values that conditions leave.
  * @param {(Child | Child[])[]} children
  * @returns {(Node | string)[]}
  */
-export function kept(children) {
+export function withoutGaps(children) {
   return /** @type {(Node | string)[]} */ (
     children
       .flat()

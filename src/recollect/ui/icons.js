@@ -1,4 +1,4 @@
-// The icons, drawn with a pen of one width on a field of 20 by 20.
+// The icons: line drawings on a grid of 20 by 20.
 
 import { svg } from "./h.js";
 
@@ -41,16 +41,16 @@ const PATHS = {
 /** @typedef {keyof typeof PATHS} IconName */
 
 /**
- * An icon that says nothing to a screen reader: what it stands on is labelled.
+ * An icon, hidden from screen readers: the element that contains it has the label.
  * @param {IconName} name
  */
 export function icon(name) {
-  const kept = drawn.get(name) ?? draw(name);
-  drawn.set(name, kept);
-  return /** @type {SVGElement} */ (kept.cloneNode(true));
+  const drawing = drawn.get(name) ?? draw(name);
+  drawn.set(name, drawing);
+  return /** @type {SVGElement} */ (drawing.cloneNode(true));
 }
 
-/** A long list shows thousands: copying one is cheaper than drawing it. @type {Map<IconName, SVGElement>} */
+/** Long lists show thousands of icons: copying one is cheaper than drawing it. @type {Map<IconName, SVGElement>} */
 const drawn = new Map();
 
 /** @param {IconName} name */

@@ -1,8 +1,8 @@
-// Keys that work everywhere. Letters never act while somebody types.
+// Keyboard shortcuts that work on every page. Letters do nothing while the user types.
 
 import { go } from "./router.js";
 import { showKeys } from "./parts/tour.js";
-import { noted } from "./state.js";
+import { readStored } from "./state.js";
 
 /** @param {EventTarget | null} target */
 export function isTyping(target) {
@@ -12,7 +12,7 @@ export function isTyping(target) {
 export function listenToKeys() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (isTyping(event.target) || document.querySelector("dialog[open]") || noted("keys") === "off") return;
+    if (isTyping(event.target) || document.querySelector("dialog[open]") || readStored("keys") === "off") return;
     if (event.key === "/") {
       event.preventDefault();
       search();
@@ -29,10 +29,10 @@ export function listenToKeys() {
 }
 
 function search() {
-  const shown = [...document.querySelectorAll("[data-search]")].find((field) => /** @type {HTMLElement} */ (field).checkVisibility());
-  if (shown instanceof HTMLInputElement) {
-    shown.focus();
-    shown.select();
+  const field = [...document.querySelectorAll("[data-search]")].find((each) => /** @type {HTMLElement} */ (each).checkVisibility());
+  if (field instanceof HTMLInputElement) {
+    field.focus();
+    field.select();
   } else {
     go("#/search");
   }

@@ -1,4 +1,4 @@
-// The sign-in form. It comes back to where the person was, which the address keeps after its `#`.
+// The sign-in form. After signing in it returns to the page named after the `#` in the address.
 
 const form = /** @type {HTMLFormElement} */ (document.getElementById("login"));
 const problem = /** @type {HTMLElement} */ (document.getElementById("problem"));
@@ -7,50 +7,50 @@ const button = /** @type {HTMLButtonElement} */ (form.querySelector("button"));
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   problem.hidden = true;
-  const given = new FormData(form);
-  const username = String(given.get("username") ?? "").trim();
-  const password = String(given.get("password") ?? "");
-  if (!username || !password) return complain("Enter your name and your password.");
+  const data = new FormData(form);
+  const username = String(data.get("username") ?? "").trim();
+  const password = String(data.get("password") ?? "");
+  if (!username || !password) return showError("Enter your username and password.");
   button.disabled = true;
   try {
-    const answer = await fetch("/login", {
+    const response = await fetch("/login", {
       method: "POST",
       headers: { "content-type": "application/json", accept: "application/json" },
       body: JSON.stringify({ username, password }),
     });
-    if (answer.ok) {
+    if (response.ok) {
       location.replace("/" + location.hash);
       return;
     }
-    complain(await reason(answer));
+    showError(await reason(response));
   } catch {
-    complain("The server cannot be reached. Is it running?");
+    showError("The server cannot be reached. Check that it is running.");
   } finally {
     button.disabled = false;
   }
 });
 
-/** @param {Response} answer */
-async function reason(answer) {
-  if (answer.status === 429) {
-    const seconds = Number(answer.headers.get("retry-after")) || 60;
-    return `Too many tries. Wait ${seconds < 90 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`} and try again.`;
+/** @param {Response} response */
+async function reason(response) {
+  if (response.status === 429) {
+    const seconds = Number(response.headers.get("retry-after")) || 60;
+    return `Too many attempts. Wait ${seconds < 90 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`} and try again.`;
   }
   try {
-    const { error } = await answer.json();
+    const { error } = await response.json();
     return error.message;
   } catch {
-    return answer.status === 401 || answer.status === 200
-      ? "The name or the password is wrong."
-      : "Signing in did not work. Try again in a moment.";
+    return response.status === 401 || response.status === 200
+      ? "Wrong username or password."
+      : "Sign-in failed. Try again in a moment.";
   }
 }
 
 /** @param {string} message */
-function complain(message) {
+function showError(message) {
   problem.textContent = message;
   problem.hidden = false;
-  const wrong = /** @type {HTMLInputElement} */ (form.elements.namedItem("password"));
-  wrong.focus();
-  wrong.select();
+  const field = /** @type {HTMLInputElement} */ (form.elements.namedItem("password"));
+  field.focus();
+  field.select();
 }

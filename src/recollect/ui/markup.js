@@ -1,11 +1,11 @@
-// The one place where markup enters the page: Markdown that the server rendered and cleaned.
+// The only code that inserts markup: Markdown that the server rendered and sanitized.
 
 const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("recollect-markdown", {
   createHTML: (/** @type {string} */ html) => html,
 });
 
 /**
- * @param {string} html a message's `html`, and nothing else
+ * @param {string} html only a message's `html`
  * @returns {DocumentFragment}
  */
 export function fromServer(html) {

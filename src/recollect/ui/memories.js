@@ -1,8 +1,8 @@
-// What can be done with a memory, said to the server and then to every part of the page.
+// Actions on a memory: each calls the server and then notifies the rest of the page.
 
 import { call } from "./api.js";
-import { cut } from "./format.js";
-import { here, state, tell } from "./state.js";
+import { truncate } from "./format.js";
+import { emit, state, workspacePath } from "./state.js";
 import { toast } from "./parts/toasts.js";
 
 /** @typedef {import("./types").Memory} Memory */
@@ -12,9 +12,9 @@ import { toast } from "./parts/toasts.js";
  * @param {string} content
  * @returns {Promise<Memory>}
  */
-export async function correct(id, content) {
-  const changed = await call(here(`/memories/${id}`), { method: "PATCH", body: { content } });
-  tell("memories", { changed });
+export async function updateContent(id, content) {
+  const changed = await call(workspacePath(`/memories/${id}`), { method: "PATCH", body: { content } });
+  emit("memories", { changed });
   return changed;
 }
 
@@ -23,49 +23,49 @@ export async function correct(id, content) {
  * @param {boolean} pinned
  */
 export async function pin(id, pinned) {
-  const changed = await call(here(`/memories/${id}/pin`), { method: "POST", body: { pinned } });
-  tell("memories", { changed });
+  const changed = await call(workspacePath(`/memories/${id}/pin`), { method: "POST", body: { pinned } });
+  emit("memories", { changed });
   return changed;
 }
 
 /**
- * Forget a memory, with a way back.
+ * Forget a memory and offer to undo it.
  * @param {string} id
  * @param {string} content
  */
 export async function forget(id, content) {
-  await call(here(`/memories/${id}`), { method: "DELETE" });
-  tell("memories", { removed: id });
-  toast(`Forgotten: “${cut(content, 60)}”`, { label: "Undo", act: () => restore(id).catch((error) => toast(error.message)) });
+  await call(workspacePath(`/memories/${id}`), { method: "DELETE" });
+  emit("memories", { removed: id });
+  toast(`Forgotten: “${truncate(content, 60)}”`, { label: "Undo", act: () => restore(id).catch((error) => toast(error.message)) });
 }
 
 /** @param {string} id */
 export async function restore(id) {
-  const added = await call(here(`/memories/${id}/restore`), { method: "POST" });
-  tell("memories", { added, isRestored: true });
+  const added = await call(workspacePath(`/memories/${id}/restore`), { method: "POST" });
+  emit("memories", { added, isRestored: true });
 }
 
 /**
  * @param {string} content
  * @param {string} [category]
  */
-export async function keep(content, category) {
-  const added = await call(here("/memories"), { method: "POST", body: { content, category: category || null } });
-  tell("memories", { added });
+export async function saveMemory(content, category) {
+  const added = await call(workspacePath("/memories"), { method: "POST", body: { content, category: category || null } });
+  emit("memories", { added });
   return added;
 }
 
-/** How many there are, counted by the server. */
+/** Update the number of memories from the server. */
 export async function recount() {
   const workspace = state.workspace;
-  const { count } = await call(here("/memories/count"));
+  const { count } = await call(workspacePath("/memories/count"));
   if (workspace !== state.workspace) return;
   state.count = count;
-  tell("count");
+  emit("count");
 }
 
 /**
- * Undo a memory that was saved by itself, beside where it was announced.
+ * Forget an automatically saved memory, or restore it, from the line that announced it.
  * @param {string} id
  * @param {HTMLButtonElement} button
  * @param {HTMLElement} line
@@ -75,10 +75,10 @@ export async function restoreOrForget(id, button, line) {
   button.disabled = true;
   try {
     if (isGone) await restore(id);
-    else await call(here(`/memories/${id}`), { method: "DELETE" });
-    if (!isGone) tell("memories", { removed: id });
+    else await call(workspacePath(`/memories/${id}`), { method: "DELETE" });
+    if (!isGone) emit("memories", { removed: id });
     line.classList.toggle("is-gone", !isGone);
-    button.textContent = isGone ? "Undo" : "Keep it after all";
+    button.textContent = isGone ? "Undo" : "Restore";
   } catch (error) {
     toast(/** @type {Error} */ (error).message);
   } finally {

@@ -1,7 +1,7 @@
-// The address says where you are: `#/memories?view=graph`. A page's code loads when it is asked for, or before that when there is time.
+// Maps addresses such as `#/memories?view=graph` to pages. A page's code loads when it is needed, or earlier when the browser is idle.
 
-/** @typedef {{ name: string, id: string, query: URLSearchParams }} Place */
-/** @typedef {(main: HTMLElement, place: Place, signal: AbortSignal) => Promise<void> | void} Show */
+/** @typedef {{ name: string, id: string, query: URLSearchParams }} Route */
+/** @typedef {(main: HTMLElement, route: Route, signal: AbortSignal) => Promise<void> | void} Show */
 
 /** @type {Record<string, { title: string, load: () => Promise<{ page: Show }> }>} */
 export const PAGES = {
@@ -19,16 +19,16 @@ export const PAGES = {
 
 /**
  * @param {string} hash
- * @returns {Place}
+ * @returns {Route}
  */
-export function place(hash) {
+export function parseRoute(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
   const [name, id] = path.split("/");
-  return { name: name in PAGES ? name : "chat", id: decoded(id ?? ""), query: new URLSearchParams(query) };
+  return { name: name in PAGES ? name : "chat", id: decode(id ?? ""), query: new URLSearchParams(query) };
 }
 
-/** What somebody typed may be no address at all. @param {string} text */
-function decoded(text) {
+/** A typed address may be malformed. @param {string} text */
+function decode(text) {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -37,14 +37,14 @@ function decoded(text) {
 }
 
 /**
- * What the address says, where that is one of a few things; else the first of them.
- * @param {Place} place
+ * The value in the address if it is one of the choices, else the first choice.
+ * @param {Route} route
  * @param {string} name
- * @param {string[]} offered
+ * @param {string[]} choices
  */
-export function among({ query }, name, offered) {
-  const given = query.get(name) ?? offered[0];
-  return offered.includes(given) ? given : offered[0];
+export function oneOf({ query }, name, choices) {
+  const given = query.get(name) ?? choices[0];
+  return choices.includes(given) ? given : choices[0];
 }
 
 /** @param {string} hash */
@@ -54,10 +54,10 @@ export function go(hash) {
 }
 
 /**
- * Change the address without leaving the page. What closes late must not take somebody back who has gone on: it says from where.
+ * Change the address without leaving the page. Does nothing if the user has already moved on from `from`.
  * @param {string} hash
  * @param {string} [from]
  */
-export function rename(hash, from = location.hash) {
+export function replaceHash(hash, from = location.hash) {
   if (location.hash === from) history.replaceState(null, "", hash);
 }

@@ -1,4 +1,4 @@
-// What the dashboard's routes answer, as the page reads it.
+// The responses of the dashboard's routes, as the page uses them.
 
 export interface Page<T> { items: T[]; next_cursor: string | null; has_more: boolean }
 

@@ -1,5 +1,5 @@
-// The Vercel AI SDK in front of a running server: both of its providers, both APIs.
-// Told where by URL and KEY; prints what it saw as one JSON object.
+// Runs the Vercel AI SDK against a server: both of its providers, both APIs.
+// URL and KEY name the server; prints the results as one JSON object.
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { Output, generateText, stepCountIs, streamText, tool } from "ai";
@@ -59,16 +59,16 @@ async function structured(model) {
 }
 
 async function cancelled(model) {
-  const leaving = new AbortController();
+  const controller = new AbortController();
   const result = streamText({
     model,
     prompt: "cancel",
-    abortSignal: leaving.signal,
+    abortSignal: controller.signal,
     maxRetries: 0,
     onError: () => {},
   });
   for await (const part of result.fullStream) {
-    if (part.type === "text-delta") leaving.abort();
+    if (part.type === "text-delta") controller.abort();
     if (part.type === "abort") return true;
   }
   return false;

@@ -1,7 +1,7 @@
-// A chat with a memory one can see.
+// The chat page, with the memories next to it.
 
-import { call, Refused } from "../api.js";
-import { cut } from "../format.js";
+import { call, ServerError } from "../api.js";
+import { truncate } from "../format.js";
 import { h } from "../h.js";
 import { recount } from "../memories.js";
 import { composer } from "../parts/composer.js";
@@ -10,10 +10,10 @@ import { memoryPanel } from "../parts/memory-panel.js";
 import { problem } from "../parts/problem.js";
 import { thread } from "../parts/thread.js";
 import { toast } from "../parts/toasts.js";
-import { rename } from "../router.js";
-import { hear, note, state, tell } from "../state.js";
+import { replaceHash } from "../router.js";
+import { emit, listen, state, writeStored } from "../state.js";
 
-// When to look, after an answer, whether something was learnt of it.
+// When to check, after an answer, whether something was learnt from the turn.
 const LEARNING_MS = [1500, 4000, 10_000];
 const EXAMPLES = [
   "Remember that the Lisbon office opens on 12 September",
@@ -22,142 +22,142 @@ const EXAMPLES = [
 ];
 
 /** @type {import("../router.js").Show} */
-export async function page(main, place, signal) {
-  let chat = place.id;
-  let called = "";
+export async function page(main, route, signal) {
+  let chat = route.id;
+  let savedTitle = "";
   const scroller = h("div", { class: "chat-scroll" });
-  const title = h("input", { class: "chat-title", "aria-label": "Title of this chat", value: "", placeholder: "New chat", maxlength: "255", disabled: !chat, change: retitle });
+  const title = h("input", { class: "chat-title", "aria-label": "Chat title", value: "", placeholder: "New chat", maxlength: "255", disabled: !chat, change: saveTitle });
   const { toggle, panel } = memoryPanel(signal);
-  const talk = thread(scroller, signal);
-  const write = composer(chat, ask, talk.stop);
-  const hello = h("div", { class: "hello" });
+  const messages = thread(scroller, signal);
+  const input = composer(chat, ask, messages.stop);
+  const greeting = h("div", { class: "greeting" });
   main.replaceChildren(
     h("div", { class: "chat" },
       h("section", { class: "chat-main", "aria-label": "Chat" },
         h("h1", { class: "visually-hidden" }, "Chat"),
         h("header", { class: "toolbar" }, title, toggle),
         scroller,
-        h("div", { class: "composer-place" }, write.node)),
+        h("div", { class: "composer-area" }, input.node)),
       panel));
-  document.addEventListener("keydown", stopByKey, { signal });
-  if (matchMedia("(pointer: fine)").matches) write.field.focus({ preventScroll: true });
+  document.addEventListener("keydown", stopOnEscape, { signal });
+  if (matchMedia("(pointer: fine)").matches) input.field.focus({ preventScroll: true });
 
   if (chat) await open();
-  else greet();
+  else showGreeting();
 
   async function open() {
     try {
       const found = await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { signal });
       if (found.workspace_id && found.workspace_id !== state.workspace && state.me.workspaces.some(({ id }) => id === found.workspace_id)) {
         state.workspace = found.workspace_id;
-        note("workspace", state.workspace);
-        tell("workspaces");
-        tell("workspace");
+        writeStored("workspace", state.workspace);
+        emit("workspaces");
+        emit("workspace");
         return;
       }
-      name(found.title);
-      await talk.open(chat);
-      hello.remove();
-      if (!talk.messages.children.length) greet();
-      spotlight(place.query.get("message"));
+      showTitle(found.title);
+      await messages.open(chat);
+      greeting.remove();
+      if (!messages.list.children.length) showGreeting();
+      highlightMessage(route.query.get("message"));
       if (found.is_answering) rejoin();
     } catch (error) {
       if (signal.aborted) return;
-      const isGone = error instanceof Refused && error.status === 404;
-      write.node.hidden = isGone;
+      const isGone = error instanceof ServerError && error.status === 404;
+      input.node.hidden = isGone;
       title.placeholder = "";
       scroller.replaceChildren(isGone
-        ? empty("chats", "This chat is not here", "It was deleted, or it belongs to another workspace.", h("a", { class: "button", href: "#/chats" }, "All chats"))
-        : problem(/** @type {Error} */ (error), () => tell("workspace")));
-      hear("back", () => tell("workspace"), signal);
+        ? empty("chats", "Chat not found", "It was deleted, or it belongs to another workspace.", h("a", { class: "button", href: "#/chats" }, "All chats"))
+        : problem(/** @type {Error} */ (error), () => emit("workspace")));
+      listen("back", () => emit("workspace"), signal);
     }
   }
 
-  /** An answer goes on while one looks elsewhere: whoever comes back finds it, or waits for its end. */
+  /** An answer continues while the user is on another page. Wait for its end. */
   async function rejoin() {
-    write.busy = true;
-    await talk.follow().catch(() => {});
-    write.busy = false;
-    tell("memories");
+    input.busy = true;
+    await messages.follow().catch(() => {});
+    input.busy = false;
+    emit("memories");
   }
 
-  function greet() {
-    hello.replaceChildren(
+  function showGreeting() {
+    greeting.replaceChildren(
       h("h2", {}, "What should be remembered?"),
       h("p", { class: "soft" }, state.me.models.length > 1 || state.me.default_model !== "recollect-librarian"
-        ? "Tell it in one chat, ask for it in any other."
-        : "The librarian answers here: it keeps what you tell it to remember and quotes it when you ask. Settings says how to connect a language model."),
-      h("div", { class: "examples" }, EXAMPLES.map((text) => h("button", { type: "button", class: "example", click: () => write.fill(text) }, text))));
-    scroller.append(hello);
+        ? "Say it in one chat and ask for it in any other chat."
+        : "The built-in librarian answers here: it saves what you ask it to remember and quotes it when you ask. See Settings to connect a language model."),
+      h("div", { class: "examples" }, EXAMPLES.map((text) => h("button", { type: "button", class: "example", click: () => input.fill(text) }, text))));
+    scroller.append(greeting);
   }
 
-  /** @param {{ content: string, kind: string, model: string, temporary: boolean }} said */
-  async function ask(said) {
-    write.busy = true;
-    hello.remove();
+  /** @param {{ content: string, kind: string, model: string, temporary: boolean }} turn */
+  async function ask(turn) {
+    input.busy = true;
+    greeting.remove();
     try {
-      if (!chat) await begin(said.content);
-      await talk.run(said, { accepted: () => write.field.value.trim() === said.content && write.sent() });
-      tell("memories");
+      if (!chat) await createChat(turn.content);
+      await messages.run(turn, { accepted: () => input.field.value.trim() === turn.content && input.clear() });
+      emit("memories");
       watchLearning();
     } catch (error) {
       toast(/** @type {Error} */ (error).message);
     } finally {
-      write.busy = false;
+      input.busy = false;
     }
   }
 
-  /** Escape leaves what is open; where nothing is, it ends the answer. @param {KeyboardEvent} event */
-  function stopByKey(event) {
+  /** Escape closes an open dialog or panel; if none is open, it stops the answer. @param {KeyboardEvent} event */
+  function stopOnEscape(event) {
     if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
-    const isElsewhere = event.target instanceof Element && event.target.closest("#memories-panel, #rail") !== null;
-    if (isElsewhere || document.querySelector("dialog[open]")) return;
-    talk.stop();
+    const isInPanel = event.target instanceof Element && event.target.closest("#memories-panel, #rail") !== null;
+    if (isInPanel || document.querySelector("dialog[open]")) return;
+    messages.stop();
   }
 
-  /** What is learnt of a turn in the background shows as soon as it is there. */
+  /** Show memories learnt from a turn in the background as soon as they exist. */
   function watchLearning() {
     for (const pause of LEARNING_MS) {
       setTimeout(async () => {
         const before = state.count;
         if (!signal.aborted) await recount().catch(() => {});
-        if (!signal.aborted && state.count !== before) tell("memories");
+        if (!signal.aborted && state.count !== before) emit("memories");
       }, pause);
     }
   }
 
   /** @param {string} content */
-  async function begin(content) {
-    const made = await call("/chat/api/chats", { method: "POST", body: { title: cut(content.replaceAll(/\s+/g, " "), 60), workspace_id: state.workspace } });
+  async function createChat(content) {
+    const made = await call("/chat/api/chats", { method: "POST", body: { title: truncate(content.replaceAll(/\s+/g, " "), 60), workspace_id: state.workspace } });
     chat = made.id;
-    talk.named(chat);
-    rename(`#/chat/${chat}`);
-    write.moved(chat);
-    name(made.title);
-    tell("chats");
-    tell("place", { name: "chat", id: chat });
+    messages.setChat(chat);
+    replaceHash(`#/chat/${chat}`);
+    input.setChat(chat);
+    showTitle(made.title);
+    emit("chats");
+    emit("route", { name: "chat", id: chat });
   }
 
-  /** @param {string} told */
-  function name(told) {
-    title.value = called = told ?? "";
+  /** @param {string} text */
+  function showTitle(text) {
+    title.value = savedTitle = text ?? "";
     title.disabled = false;
-    tell("title", { title: told || "Chat" });
+    emit("title", { title: text || "Chat" });
   }
 
-  async function retitle() {
-    if (!title.value.trim()) return (title.value = called);
+  async function saveTitle() {
+    if (!title.value.trim()) return (title.value = savedTitle);
     try {
-      name((await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { method: "PATCH", body: { title: title.value.trim() } })).title);
-      tell("chats");
+      showTitle((await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { method: "PATCH", body: { title: title.value.trim() } })).title);
+      emit("chats");
     } catch (error) {
       toast(/** @type {Error} */ (error).message);
     }
   }
 
   /** @param {string | null} id */
-  function spotlight(id) {
-    const message = id && talk.messages.querySelector(`[data-id="${CSS.escape(id)}"]`);
+  function highlightMessage(id) {
+    const message = id && messages.list.querySelector(`[data-id="${CSS.escape(id)}"]`);
     if (!message) return;
     message.scrollIntoView({ block: "center" });
     message.classList.add("is-spotlit");

@@ -1,27 +1,27 @@
-// What is being done in the background, and what could not be.
+// The jobs page: background jobs and their errors.
 
 import { call } from "../api.js";
 import { count, plural } from "../format.js";
 import { h } from "../h.js";
 import { empty } from "../parts/empty.js";
 import { LongList } from "../parts/long-list.js";
-import { complaint } from "../parts/problem.js";
-import { moment } from "../parts/time.js";
-import { among, rename } from "../router.js";
-import { hear } from "../state.js";
+import { errorLine } from "../parts/problem.js";
+import { timeElement } from "../parts/time.js";
+import { oneOf, replaceHash } from "../router.js";
+import { listen } from "../state.js";
 
-const STATES = [["", "All"], ["pending", "Waiting"], ["running", "Running"], ["buried", "Buried"]];
-const AGAIN_MS = 3000;
-// What each kind of work is to whoever waits for it.
+const STATES = [["", "All"], ["pending", "Queued"], ["running", "Running"], ["buried", "Failed"]];
+const POLL_MS = 3000;
+// The name of each kind of job for users.
 const KINDS = /** @type {Record<string, string>} */ ({
-  tend_vectors: "Embedding memories and documents", drop_vectors: "Clearing out an old embedder's vectors", index_vectors: "Indexing what is embedded",
-  distil: "Learning from what was said", segment_threads: "Summing up chats", read_documents: "Reading documents",
-  count_words: "Counting words", wear: "Letting old memories fade",
+  tend_vectors: "Embedding memories and documents", drop_vectors: "Deleting vectors of an old embedder", index_vectors: "Building vector indexes",
+  distil: "Learning from messages", segment_threads: "Summarizing chats", read_documents: "Reading documents",
+  count_words: "Counting words", wear: "Lowering the importance of old memories",
 });
 
 /** @type {import("../router.js").Show} */
-export async function page(main, place, signal) {
-  let state = among(place, "state", STATES.map(([value]) => value));
+export async function page(main, route, signal) {
+  let state = oneOf(route, "state", STATES.map(([value]) => value));
   const cards = h("div", { class: "cards" });
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "State" }, STATES.map(([value, label]) =>
     h("button", { type: "button", "aria-pressed": String(value === state), "data-state": value, click: () => choose(value) }, label)));
@@ -36,9 +36,9 @@ export async function page(main, place, signal) {
       draw(found.counts ?? {});
       return found;
     },
-    none: () => empty("jobs", state === "buried" ? "Nothing is buried" : "Nothing to do", state === "buried"
-      ? "A job that fails again and again is put here, with its reason, until you say Retry."
-      : "Embedding, learning and reading documents happen here, behind the chat. All of it is done."),
+    none: () => empty("jobs", state === "buried" ? "No failed jobs" : "No jobs", state === "buried"
+      ? "A job that fails too often is listed here with its error until you retry it."
+      : "Embedding, learning and reading documents run in the background. All jobs are done."),
   });
   main.replaceChildren(h("div", { class: "page" }, h("header", { class: "page-head" }, h("h1", {}, "Jobs"), tabs), cards, list.node));
 
@@ -50,15 +50,15 @@ export async function page(main, place, signal) {
   function choose(value) {
     state = value;
     for (const each of tabs.querySelectorAll("button")) each.setAttribute("aria-pressed", String(each.dataset.state === value));
-    rename(`#/jobs${value ? `?state=${value}` : ""}`);
+    replaceHash(`#/jobs${value ? `?state=${value}` : ""}`);
     list.reset();
   }
   const timer = setInterval(() => {
     const isReading = list.rows.contains(document.activeElement) || main.scrollTop > 0;
     if (!document.hidden && !isReading) list.reset();
-  }, AGAIN_MS);
+  }, POLL_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
-  hear("back", () => list.reset(), signal);
+  listen("back", () => list.reset(), signal);
   draw({});
   await list.reset();
 }
@@ -74,14 +74,14 @@ function row(job, done) {
       await call(`/chat/api/jobs/${encodeURIComponent(job.id)}/retry`, { method: "POST" });
       done();
     } catch (error) {
-      wrong.replaceChildren(complaint(/** @type {Error} */ (error)));
+      wrong.replaceChildren(errorLine(/** @type {Error} */ (error)));
     }
   };
   const label = STATES.find(([value]) => value === job.state)?.[1] ?? job.state;
   return h("article", { class: "memory line" },
     h("p", { class: "line-name" }, KINDS[job.kind] ?? job.kind.replaceAll("_", " ")),
     h("p", { class: "meta" }, h("span", { class: `state ${job.state === "buried" ? "is-bad" : job.state === "running" ? "is-good" : ""}` }, label),
-      h("span", {}, job.tries > 0 && plural(job.tries, "try", "tries")), moment(job.created_at)),
+      h("span", {}, job.tries > 0 && plural(job.tries, "attempt")), timeElement(job.created_at)),
     job.error && h("p", { class: "error" }, job.error), wrong,
     job.state === "buried" && h("div", { class: "row end" }, h("button", { type: "button", class: "button small", click: retry }, "Retry")));
 }

@@ -1,25 +1,25 @@
-// One search over everything kept in the workspace.
+// The search page: one search over everything stored in the workspace.
 
 import { call } from "../api.js";
-import { gist, score, sought } from "../format.js";
+import { score, splitAtMatches, withoutTitle } from "../format.js";
 import { h } from "../h.js";
 import { icon } from "../icons.js";
 import { empty } from "../parts/empty.js";
 import { openMemory } from "../parts/memory-detail.js";
 import { problem } from "../parts/problem.js";
-import { moment } from "../parts/time.js";
-import { among, rename } from "../router.js";
-import { hear, here } from "../state.js";
+import { timeElement } from "../parts/time.js";
+import { oneOf, replaceHash } from "../router.js";
+import { listen, workspacePath } from "../state.js";
 
 const TYPES = [["", "All"], ["memory", "Memories"], ["document", "Documents"], ["artifact", "Artifacts"]];
 const PAUSE_MS = 150;
 
 /** @type {import("../router.js").Show} */
-export async function page(main, place, signal) {
-  let type = among(place, "types", TYPES.map(([value]) => value));
+export async function page(main, route, signal) {
+  let type = oneOf(route, "types", TYPES.map(([value]) => value));
   /** @type {AbortController | null} */
   let asking = null;
-  const field = h("input", { type: "search", class: "search", placeholder: "Search memories, documents and artifacts", "aria-label": "Search everything", "data-search": "", autocomplete: "off", value: place.query.get("q") ?? "" });
+  const field = h("input", { type: "search", class: "search", placeholder: "Search memories, documents and artifacts", "aria-label": "Search everything", "data-search": "", autocomplete: "off", value: route.query.get("q") ?? "" });
   const results = h("div", { class: "rows", role: "list", "aria-label": "Results", "aria-live": "polite" });
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "What to search" }, TYPES.map(([value, label]) =>
     h("button", { type: "button", "aria-pressed": String(value === type), "data-type": value, click: () => choose(value) }, label)));
@@ -36,7 +36,7 @@ export async function page(main, place, signal) {
     const next = event.key === "ArrowDown" ? row.nextElementSibling : event.key === "ArrowUp" ? (row.previousElementSibling ?? field) : null;
     if (next instanceof HTMLElement) (event.preventDefault(), next.focus());
   });
-  hear("back", run, signal);
+  listen("back", run, signal);
 
   /** @param {string} value */
   function choose(value) {
@@ -48,11 +48,11 @@ export async function page(main, place, signal) {
     asking?.abort();
     asking = new AbortController();
     const q = field.value.trim();
-    rename(`#/search${q || type ? "?" + new URLSearchParams({ ...(q && { q }), ...(type && { types: type }) }) : ""}`);
-    if (!q) return results.replaceChildren(empty("search", "Ask in your own words", "“When do we open in Portugal?” finds “The Lisbon office opens on 12 September”. Memories, passages of documents and artifacts come in one list, the best first."));
+    replaceHash(`#/search${q || type ? "?" + new URLSearchParams({ ...(q && { q }), ...(type && { types: type }) }) : ""}`);
+    if (!q) return results.replaceChildren(empty("search", "Search in your own words", "“When do we open in Portugal?” finds “The Lisbon office opens on 12 September”. Memories, document passages and artifacts are in one list, best matches first."));
     try {
-      const found = await call(here("/search"), { query: { q, types: type, limit: 30 }, signal: AbortSignal.any([asking.signal, signal]) });
-      results.replaceChildren(...(found.results.length ? found.results.map((/** @type {import("../types").Found} */ each) => row(each, q)) : [empty("search", "Nothing fits", "Nothing kept here is close to that. Try other words.")]));
+      const found = await call(workspacePath("/search"), { query: { q, types: type, limit: 30 }, signal: AbortSignal.any([asking.signal, signal]) });
+      results.replaceChildren(...(found.results.length ? found.results.map((/** @type {import("../types").Found} */ each) => row(each, q)) : [empty("search", "No results", "Nothing stored here matches. Try other words.")]));
     } catch (error) {
       if (/** @type {Error} */ (error).name !== "AbortError") results.replaceChildren(problem(/** @type {Error} */ (error), run));
     }
@@ -71,6 +71,6 @@ function row(found, q) {
   };
   return h("article", { class: "memory is-link", role: "listitem", tabindex: "0", click: open, keydown: (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && (event.preventDefault(), open()) },
     found.title && found.title !== found.snippet && h("p", { class: "line-name" }, found.title),
-    h("p", { class: "memory-text" }, sought(gist(found.snippet, found.title ?? ""), q).map((piece, index) => (index % 2 ? h("mark", {}, piece) : piece))),
-    h("p", { class: "meta" }, h("span", { class: "chip" }, found.kind), found.created_at && moment(found.created_at), h("span", { class: "score" }, score(found.score))));
+    h("p", { class: "memory-text" }, splitAtMatches(withoutTitle(found.snippet, found.title ?? ""), q).map((piece, index) => (index % 2 ? h("mark", {}, piece) : piece))),
+    h("p", { class: "meta" }, h("span", { class: "chip" }, found.kind), found.created_at && timeElement(found.created_at), h("span", { class: "score" }, score(found.score))));
 }

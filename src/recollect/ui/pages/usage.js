@@ -1,4 +1,4 @@
-// What it costs and how fast it is: tokens, money, the time a recall takes.
+// The usage page: tokens, cost and recall times.
 
 import { call } from "../api.js";
 import { brief, count } from "../format.js";
@@ -6,14 +6,14 @@ import { h } from "../h.js";
 import { empty, waiting } from "../parts/empty.js";
 import { plot } from "../parts/plot.js";
 import { problem } from "../parts/problem.js";
-import { among, rename } from "../router.js";
-import { hear, here } from "../state.js";
+import { oneOf, replaceHash } from "../router.js";
+import { listen, workspacePath } from "../state.js";
 
 const SPANS = [["7", "7 days"], ["30", "30 days"], ["90", "90 days"]];
 
 /** @type {import("../router.js").Show} */
-export async function page(main, place, signal) {
-  let span = among(place, "days", ["30", ...SPANS.map(([value]) => value)]);
+export async function page(main, route, signal) {
+  let span = oneOf(route, "days", ["30", ...SPANS.map(([value]) => value)]);
   const body = h("div", { class: "page-body" }, waiting());
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "Period" }, SPANS.map(([value, label]) =>
     h("button", { type: "button", "aria-pressed": String(value === span), "data-span": value, click: () => choose(value) }, label)));
@@ -23,18 +23,18 @@ export async function page(main, place, signal) {
   function choose(value) {
     span = value;
     for (const each of tabs.querySelectorAll("button")) each.setAttribute("aria-pressed", String(each.dataset.span === value));
-    rename(`#/usage?days=${value}`);
+    replaceHash(`#/usage?days=${value}`);
     load();
   }
   async function load() {
     try {
-      const usage = await call(here("/usage"), { query: { days: span }, signal });
-      body.replaceChildren(...shown(usage, Number(span)));
+      const usage = await call(workspacePath("/usage"), { query: { days: span }, signal });
+      body.replaceChildren(...render(usage, Number(span)));
     } catch (error) {
       if (!signal.aborted) body.replaceChildren(problem(/** @type {Error} */ (error), load));
     }
   }
-  hear("back", load, signal);
+  listen("back", load, signal);
   await load();
 }
 
@@ -42,16 +42,16 @@ export async function page(main, place, signal) {
  * @param {import("../types").Usage} usage
  * @param {number} span
  */
-function shown(usage, span) {
+function render(usage, span) {
   if (!usage.calls.length && !usage.recall.length) {
-    return [empty("usage", "Nothing was used yet", "Every call of a model is counted here by day, with its tokens and its cost, and every recall with the time it took.", h("a", { class: "button", href: "#/" }, "Begin a chat"))];
+    return [empty("usage", "No usage yet", "This page shows model calls by day, with their tokens and cost, and how long recalls take.", h("a", { class: "button", href: "#/" }, "Start a chat"))];
   }
   const days = lastDays(span);
   const by = (/** @type {(each: import("../types").Usage["calls"][number]) => number} */ value) => days.map((each) => usage.calls.filter((one) => one.day.slice(0, 10) === each).reduce((sum, one) => sum + value(one), 0));
   const recall = new Map(usage.recall.map((each) => [each.day.slice(0, 10), each]));
   const [into, out, cost] = [by((each) => each.input_tokens), by((each) => each.output_tokens), by((each) => Number(each.cost) || 0)];
   const sum = (/** @type {number[]} */ values) => values.reduce((total, value) => total + value, 0);
-  // Without prices nothing is known to be free.
+  // Without prices the cost is unknown, not zero.
   const hasPrices = usage.calls.some((each) => each.cost !== null);
   const recalls = usage.recall.reduce((total, each) => total + each.count, 0);
   const failed = usage.calls.reduce((total, each) => total + (Number(each.failed) || 0), 0);
@@ -59,8 +59,8 @@ function shown(usage, span) {
     h("div", { class: "cards" },
       card(brief(sum(into)), "tokens in"), card(brief(sum(out)), "tokens out"), hasPrices && card(money(sum(cost)), "cost"),
       card(count(recalls), "recalls"), card(count(failed), "failed calls")),
-    plot("Tokens a day", days, [{ name: "in", values: into }, { name: "out", values: out }], { kind: "bars" }),
-    usage.recall.length ? plot("Time of a recall", days, [
+    plot("Tokens per day", days, [{ name: "in", values: into }, { name: "out", values: out }], { kind: "bars" }),
+    usage.recall.length ? plot("Recall time", days, [
       { name: "median", values: days.map((each) => recall.get(each)?.p50 ?? null) },
       { name: "95th percentile", values: days.map((each) => recall.get(each)?.p95 ?? null) }], { kind: "lines", unit: " ms" }) : null,
     table(usage, hasPrices),
@@ -97,7 +97,7 @@ function table(usage, hasPrices) {
   }
   if (!sums.size) return null;
   return h("div", { class: "scroll-x" }, h("table", { class: "data" },
-    h("thead", {}, h("tr", {}, ["Model", "For", "In", "Out", ...(hasPrices ? ["Cost"] : [])].map((name, index) => h("th", { class: index > 1 ? "number" : "", scope: "col" }, name)))),
+    h("thead", {}, h("tr", {}, ["Model", "Purpose", "In", "Out", ...(hasPrices ? ["Cost"] : [])].map((name, index) => h("th", { class: index > 1 ? "number" : "", scope: "col" }, name)))),
     h("tbody", {}, [...sums.values()].map((sum) => h("tr", {}, h("td", {}, sum.model), h("td", {}, sum.purpose), h("td", { class: "number" }, count(sum.in)), h("td", { class: "number" }, count(sum.out)), hasPrices && h("td", { class: "number" }, money(sum.cost)))))));
 }
 

@@ -1,14 +1,14 @@
-// Where one writes. Typing never waits, and what was typed survives a reload.
+// The message field. A draft survives a reload.
 
 import { h } from "../h.js";
 import { icon } from "../icons.js";
-import { note, noted, state } from "../state.js";
+import { readStored, state, writeStored } from "../state.js";
 
 const KINDS = [
-  ["chat", "Chat", "An ordinary answer"],
-  ["deep_think", "Deep think", "Thinks longer; what it finds is distilled into memories"],
-  ["research", "Research", "Looks through everything kept here; findings become memories"],
-  ["compaction", "Compaction", "Sums up this chat and keeps the sum"],
+  ["chat", "Chat", "A normal answer"],
+  ["deep_think", "Deep think", "Thinks longer and saves its findings as memories"],
+  ["research", "Research", "Searches everything stored here and saves its findings as memories"],
+  ["compaction", "Compaction", "Summarizes this chat and saves the summary"],
 ];
 
 /**
@@ -20,22 +20,22 @@ export function composer(chat, send, stop) {
   let draft = `draft.${chat || "new." + state.workspace}`;
   const field = h("textarea", { id: "composer", rows: "1", placeholder: "Write a message", "aria-label": "Message", input: changed, keydown: keys, enterkeyhint: "send" });
   const kind = h("select", { "aria-label": "Kind of turn", class: "quiet-select", change: draw }, KINDS.map(([value, label, title]) => h("option", { value, title }, label)));
-  const model = h("select", { "aria-label": "Model", class: "quiet-select model", change: () => note("model", model.value) },
+  const model = h("select", { "aria-label": "Model", class: "quiet-select model", change: () => writeStored("model", model.value) },
     state.me.models.map(({ id }) => h("option", { value: id, selected: id === chosenModel() }, id)));
-  const temporary = h("button", { type: "button", class: "small-button", "aria-pressed": "false", "aria-label": "Temporary", title: "Nothing of this turn is remembered, and nothing is recalled for it", click: () => temporary.setAttribute("aria-pressed", String(temporary.getAttribute("aria-pressed") !== "true")) },
+  const temporary = h("button", { type: "button", class: "small-button", "aria-pressed": "false", "aria-label": "Temporary", title: "This turn is not saved, and no memories are used for it", click: () => temporary.setAttribute("aria-pressed", String(temporary.getAttribute("aria-pressed") !== "true")) },
     icon("temporary"), h("span", {}, "Temporary"));
   const button = h("button", { type: "submit", class: "icon-button send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
-  const halt = h("button", { type: "button", class: "icon-button send", "aria-label": "Stop", title: "Stop the answer (Esc)", hidden: true, click: stop }, icon("stop"));
+  const stopButton = h("button", { type: "button", class: "icon-button send", "aria-label": "Stop", title: "Stop the answer (Esc)", hidden: true, click: stop }, icon("stop"));
   const node = h("form", { class: "composer", submit: submit }, field,
-    h("div", { class: "composer-row" }, kind, state.me.models.length > 1 && model, temporary, h("span", { class: "grow" }), halt, button));
+    h("div", { class: "composer-row" }, kind, state.me.models.length > 1 && model, temporary, h("span", { class: "grow" }), stopButton, button));
 
-  field.value = noted(draft) ?? "";
+  field.value = readStored(draft) ?? "";
   let isBusy = false;
   draw();
   queueMicrotask(grow);
 
   function changed() {
-    note(draft, field.value || null);
+    writeStored(draft, field.value || null);
     grow();
     draw();
   }
@@ -46,11 +46,11 @@ export function composer(chat, send, stop) {
   function draw() {
     button.hidden = isBusy;
     button.disabled = !isReady();
-    const wasThere = !halt.hidden && halt.contains(document.activeElement);
-    halt.hidden = !isBusy;
-    if (wasThere && halt.hidden) field.focus();
+    const hadFocus = !stopButton.hidden && stopButton.contains(document.activeElement);
+    stopButton.hidden = !isBusy;
+    if (hadFocus && stopButton.hidden) field.focus();
   }
-  /** A compaction needs no words: what it sums up was said. */
+  /** A compaction needs no message: it summarizes the chat. */
   function isReady() {
     return field.value.trim() !== "" || (kind.value === "compaction" && chat !== "");
   }
@@ -70,19 +70,19 @@ export function composer(chat, send, stop) {
   return {
     node,
     field,
-    /** The text is with the server now. */
-    sent() {
-      note(draft, null);
+    /** The server has the message: remove the draft. */
+    clear() {
+      writeStored(draft, null);
       field.value = "";
       kind.value = "chat";
       changed();
     },
     /** @param {string} id a new chat got its id */
-    moved(id) {
+    setChat(id) {
       chat = id;
-      note(draft, null);
+      writeStored(draft, null);
       draft = `draft.${id}`;
-      note(draft, field.value || null);
+      writeStored(draft, field.value || null);
     },
     /** @param {string} text */
     fill(text) {
@@ -99,6 +99,6 @@ export function composer(chat, send, stop) {
 }
 
 function chosenModel() {
-  const kept = noted("model");
-  return state.me.models.some(({ id }) => id === kept) ? kept : state.me.default_model;
+  const stored = readStored("model");
+  return state.me.models.some(({ id }) => id === stored) ? stored : state.me.default_model;
 }

@@ -1,8 +1,8 @@
-// Dialogs: the browser keeps the focus inside, Escape leaves, and the focus returns.
+// Dialogs: the browser traps the focus, Escape closes, and the focus returns.
 
 import { h } from "../h.js";
 import { icon } from "../icons.js";
-import { complaint } from "./problem.js";
+import { errorLine } from "./problem.js";
 
 /**
  * @param {string} title
@@ -13,7 +13,7 @@ export function dialog(title, content, options = {}) {
   const before = document.activeElement;
   const close = () => box.close();
   const body = h("div", { class: "dialog-body" }, content(close));
-  // What is to be read has the focus, not the button that takes it away.
+  // Focus the content, not the close button.
   if (!body.querySelector("[autofocus]")) (body.setAttribute("tabindex", "-1"), body.setAttribute("autofocus", ""));
   const box = h("dialog", { class: `dialog ${options.class ?? ""}`, "aria-label": title },
     h("header", { class: "dialog-head" }, h("h2", {}, title),
@@ -22,7 +22,7 @@ export function dialog(title, content, options = {}) {
   box.addEventListener("close", () => {
     box.remove();
     options.closed?.();
-    // Only if nothing has it: whoever goes on quickly is elsewhere by now.
+    // Only if nothing else has the focus: the user may have moved on.
     if (document.activeElement === document.body && before instanceof HTMLElement && before.isConnected) before.focus();
   });
   box.addEventListener("click", (event) => event.target === box && close());
@@ -32,7 +32,7 @@ export function dialog(title, content, options = {}) {
 }
 
 /**
- * A form in a dialog. What was typed stays there when the server says no.
+ * A form in a dialog. If the server returns an error, the input stays.
  * @param {string} title
  * @param {(Node | string | null | false)[]} fields
  * @param {string} verb
@@ -49,7 +49,7 @@ export function ask(title, fields, verb, act) {
         await act(new FormData(/** @type {HTMLFormElement} */ (event.target)));
         close();
       } catch (error) {
-        wrong.replaceChildren(complaint(/** @type {Error} */ (error)));
+        wrong.replaceChildren(errorLine(/** @type {Error} */ (error)));
       } finally {
         button.disabled = false;
       }
@@ -60,7 +60,7 @@ export function ask(title, fields, verb, act) {
 }
 
 /**
- * Ask once, naming what will go.
+ * Ask for confirmation, naming what will be deleted.
  * @param {string} title
  * @param {string} text
  * @param {string} verb
@@ -69,7 +69,7 @@ export function ask(title, fields, verb, act) {
 export function confirm(title, text, verb, act) {
   const box = ask(title, [h("p", {}, text)], verb, act);
   box.querySelector(".primary")?.classList.add("danger");
-  // Enter alone shall delete nothing.
+  // Focus Cancel, so that Enter alone deletes nothing.
   /** @type {HTMLElement | null} */ (box.querySelector("form .button"))?.focus();
   return box;
 }

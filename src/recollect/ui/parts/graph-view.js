@@ -1,15 +1,15 @@
-// What part of a plane is shown: dragged, wheeled, pinched.
+// The visible part of the graph: drag, wheel and pinch.
 
-// A hand shakes by this many pixels while it presses.
-const DRAG = 6;
-// So many units of the drawing to a pixel are the most at which a newcomer can make out anything.
-const SMALLEST = 1.9;
+// A press that moves less than this many pixels is a click.
+const CLICK_TOLERANCE = 6;
+// The lowest initial zoom at which labels are readable, in drawing units per pixel.
+const MAX_INITIAL_SCALE = 1.9;
 
 /** @typedef {import("../layout.js").Box} Box */
 
 export class View {
   /** @type {Map<number, { x: number, y: number }>} */
-  #fingers = new Map();
+  #pointers = new Map();
   #travelled = 0;
 
   /**
@@ -24,24 +24,24 @@ export class View {
     this.changed = changed;
     this.box = { ...whole };
     canvas.addEventListener("wheel", (event) => (event.preventDefault(), this.zoom(Math.exp(Math.max(-100, Math.min(100, event.deltaY)) * 0.0015), this.#at(event))), { passive: false, signal });
-    canvas.addEventListener("pointerdown", (event) => ((this.#travelled = 0), this.#fingers.set(event.pointerId, { x: event.clientX, y: event.clientY })), { signal });
-    addEventListener("pointerup", (event) => this.#fingers.delete(event.pointerId), { signal });
-    addEventListener("pointercancel", (event) => this.#fingers.delete(event.pointerId), { signal });
+    canvas.addEventListener("pointerdown", (event) => ((this.#travelled = 0), this.#pointers.set(event.pointerId, { x: event.clientX, y: event.clientY })), { signal });
+    addEventListener("pointerup", (event) => this.#pointers.delete(event.pointerId), { signal });
+    addEventListener("pointercancel", (event) => this.#pointers.delete(event.pointerId), { signal });
     addEventListener("pointermove", (event) => this.#drag(event), { signal });
     const sizes = new ResizeObserver(() => this.#draw());
     sizes.observe(canvas);
     signal.addEventListener("abort", () => sizes.disconnect());
   }
 
-  /** Whether the last press was no press but a drag. */
+  /** Whether the last press was a drag. */
   get wasMoved() {
-    return this.#travelled > DRAG;
+    return this.#travelled > CLICK_TOLERANCE;
   }
 
-  /** All of it; where that would be too small to make out, its middle. */
+  /** Show everything, or the middle if everything would be too small to read. */
   begin() {
     this.box = { ...this.whole };
-    this.zoom(Math.min(1, SMALLEST / this.scale));
+    this.zoom(Math.min(1, MAX_INITIAL_SCALE / this.scale));
   }
 
   all() {
@@ -68,13 +68,13 @@ export class View {
     this.#draw();
   }
 
-  /** Units of the drawing to a pixel. */
+  /** Drawing units per pixel. */
   get scale() {
     const shown = this.canvas.getBoundingClientRect();
     return Math.max(this.box.width / (shown.width || 1), this.box.height / (shown.height || 1));
   }
 
-  /** Where points stand, in pixels of the frame, which has this size. @param {{ x: number, y: number }[]} points */
+  /** The positions of points in pixels of the frame, and the frame's size. @param {{ x: number, y: number }[]} points */
   inFrame(points) {
     const { width, height } = this.canvas.getBoundingClientRect();
     const { scale } = this;
@@ -84,11 +84,11 @@ export class View {
 
   /** @param {PointerEvent} event */
   #drag(event) {
-    const before = this.#fingers.get(event.pointerId);
+    const before = this.#pointers.get(event.pointerId);
     if (!before) return;
     const now = { x: event.clientX, y: event.clientY };
     this.#travelled += Math.hypot(now.x - before.x, now.y - before.y);
-    const other = [...this.#fingers].find(([id]) => id !== event.pointerId)?.[1];
+    const other = [...this.#pointers].find(([id]) => id !== event.pointerId)?.[1];
     if (other) {
       const middle = { clientX: (now.x + other.x) / 2, clientY: (now.y + other.y) / 2 };
       this.zoom(Math.hypot(before.x - other.x, before.y - other.y) / Math.max(1, Math.hypot(now.x - other.x, now.y - other.y)), this.#at(middle));
@@ -98,7 +98,7 @@ export class View {
       this.box.y -= (now.y - before.y) * scale;
       this.#draw();
     }
-    this.#fingers.set(event.pointerId, now);
+    this.#pointers.set(event.pointerId, now);
   }
 
   /** @param {{ clientX: number, clientY: number }} event */
@@ -114,7 +114,7 @@ export class View {
   #draw() {
     const { x, y, width, height } = this.box;
     this.canvas.setAttribute("viewBox", [x, y, width, height].map((value) => value.toFixed(1)).join(" "));
-    // Labels keep their size on the screen, however far away one stands; nodes shrink a little, to make room.
+    // Labels keep their size on the screen at every zoom; nodes shrink a little to make room.
     this.canvas.style.setProperty("--unit", this.scale.toFixed(4));
     this.canvas.style.setProperty("--node", Math.min(1, 1 / this.scale ** 0.7).toFixed(4));
     this.changed();

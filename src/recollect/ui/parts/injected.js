@@ -1,13 +1,13 @@
-// What an answer was told from memory, and why; and what can be done about it.
+// The memories that were used for an answer, why they were used, and actions on them.
 
 import { plural, score } from "../format.js";
 import { h } from "../h.js";
 import { forget, pin } from "../memories.js";
 import { openMemory } from "./memory-detail.js";
-import { editInPlace, tool } from "./memory-row.js";
+import { editInPlace, iconButton } from "./memory-row.js";
 import { toast } from "./toasts.js";
 
-const WORDS = /** @type {Record<string, string>} */ ({ vector: "by meaning", meaning: "by meaning", words: "by its words", both: "by meaning and words", links: "by its ties", pinned: "pinned: always told" });
+const REASONS = /** @type {Record<string, string>} */ ({ vector: "by meaning", meaning: "by meaning", words: "by keywords", both: "by meaning and keywords", links: "by links", pinned: "pinned: always used" });
 
 /** @param {import("../types").Injected[]} items */
 export function injected(items) {
@@ -17,20 +17,20 @@ export function injected(items) {
     h("ul", {}, items.map(item)));
 }
 
-/** @param {import("../types").Injected} told */
-function item(told) {
-  const text = h("p", {}, told.content);
-  const row = h("li", { class: "told", tabindex: "-1" },
+/** @param {import("../types").Injected} used */
+function item(used) {
+  const text = h("p", {}, used.content);
+  const row = h("li", { class: "used-memory", tabindex: "-1" },
     text,
     h("p", { class: "meta" },
-      told.category && h("span", { class: "chip" }, told.category),
-      typeof told.score === "number" && meter(told.score),
-      h("span", { class: "why" }, because(told.why))),
+      used.category && h("span", { class: "chip" }, used.category),
+      typeof used.score === "number" && meter(used.score),
+      h("span", { class: "why" }, explain(used.why))),
     h("div", { class: "actions" },
-      tool("edit", "Correct", () => editInPlace(told.memory_id, told.content, text, () => row.focus(), (changed) => (told.content = changed.content))),
-      tool("pin", "Pin", () => pin(told.memory_id, true).then(() => toast("Pinned: it is always told."), say)),
-      tool("history", "History", () => openMemory(told.memory_id)),
-      tool("trash", "Forget", () => forget(told.memory_id, told.content).then(() => row.classList.add("is-gone"), say))));
+      iconButton("edit", "Edit", () => editInPlace(used.memory_id, used.content, text, () => row.focus(), (changed) => (used.content = changed.content))),
+      iconButton("pin", "Pin", () => pin(used.memory_id, true).then(() => toast("Pinned: it is always used."), showError)),
+      iconButton("history", "History", () => openMemory(used.memory_id)),
+      iconButton("trash", "Forget", () => forget(used.memory_id, used.content).then(() => row.classList.add("is-gone"), showError))));
   return row;
 }
 
@@ -40,10 +40,10 @@ function meter(value) {
 }
 
 /**
- * The reasons in a line, whatever the ranker had to say.
+ * The reasons of the ranker in one line.
  * @param {Record<string, unknown> | null | undefined} why
  */
-export function because(why) {
+export function explain(why) {
   return Object.entries(why ?? {})
     .filter(([name, value]) => name !== "score" && value !== null && value !== false && value !== "")
     .map(([name, value]) => reason(name.replaceAll("_", " "), value))
@@ -55,24 +55,24 @@ export function because(why) {
  * @param {unknown} value
  */
 function reason(name, value) {
-  if (name === "by" || name === "found by") return WORDS[String(value)] ?? `by ${value}`;
+  if (name === "by" || name === "found by") return REASONS[String(value)] ?? `by ${value}`;
   if (value === true) return name;
-  if (isPlace(value)) return `${WORDS[name] ?? name} ${score(value.score)}`;
+  if (isRanked(value)) return `${REASONS[name] ?? name} ${score(value.score)}`;
   if (typeof value === "number") return `${name} ${Number.isInteger(value) ? value : score(value)}`;
   if (Array.isArray(value)) return `${name}: ${value.join(", ")}`;
   return name === "reason" || name === "text" ? String(value) : `${name}: ${value}`;
 }
 
 /**
- * A place in one of the ranker's lists.
+ * Whether a value is a position in one of the ranker's lists.
  * @param {unknown} value
  * @returns {value is { score: number }}
  */
-function isPlace(value) {
+function isRanked(value) {
   return typeof value === "object" && value !== null && "score" in value;
 }
 
 /** @param {Error} error */
-function say(error) {
+function showError(error) {
   toast(error.message);
 }

@@ -1,7 +1,7 @@
-// A list of any length, of which only what is near the screen is in the document.
+// A list of any length that renders only the rows near the screen.
 //
-// Rows come in pages, each page is a block. A block that leaves the neighbourhood of the screen keeps
-// its height and gives up its rows; they are made again when it comes near.
+// Each page of rows is a block. A block far from the screen keeps its height but drops its rows, and
+// creates them again when it comes near.
 
 import { h } from "../h.js";
 import { isTyping } from "../keys.js";
@@ -34,7 +34,7 @@ export class LongList {
   #isDone = false;
   #run = 0;
   /** @type {AbortController | null} */
-  #asking = null;
+  #loading = null;
 
   /**
    * @param {Options<T>} options
@@ -44,19 +44,19 @@ export class LongList {
     this.rows = h("div", { class: "rows", role: "list", "aria-label": options.label });
     this.tail = h("div", { class: "rows-tail" });
     this.node = h("div", { class: "long-list" }, this.rows, this.tail);
-    this.#near = new IntersectionObserver((seen) => seen.forEach((each) => this.#turn(each)), { root: options.scroller, rootMargin: NEAR });
+    this.#near = new IntersectionObserver((seen) => seen.forEach((each) => this.#onIntersection(each)), { root: options.scroller, rootMargin: NEAR });
     this.#near.observe(this.tail);
     this.rows.addEventListener("keydown", (event) => this.#move(event));
-    options.signal.addEventListener("abort", () => (this.#near.disconnect(), this.#asking?.abort()));
+    options.signal.addEventListener("abort", () => (this.#near.disconnect(), this.#loading?.abort()));
   }
 
   /** @type {IntersectionObserver} */
   #near;
 
-  /** Begin again from the first page. What is shown stays until the new page is there. */
+  /** Start again from the first page. The old rows stay until the new page has loaded. */
   async reset() {
     const run = ++this.#run;
-    this.#asking?.abort();
+    this.#loading?.abort();
     this.#cursor = null;
     this.#isDone = false;
     this.#isLoading = false;
@@ -91,10 +91,10 @@ export class LongList {
       block.items[index] = { ...block.items[index], ...item };
       if (!block.isLive) continue;
       const [old, fresh] = [block.node.children[index], this.#row(block.items[index])];
-      const wasHere = old.contains(document.activeElement);
+      const hadFocus = old.contains(document.activeElement);
       fresh.setAttribute("tabindex", old.getAttribute("tabindex") ?? "-1");
       old.replaceWith(fresh);
-      if (wasHere) fresh.focus();
+      if (hadFocus) fresh.focus();
     }
   }
 
@@ -106,7 +106,7 @@ export class LongList {
       block.items.splice(index, 1);
       if (block.isLive) {
         const row = /** @type {HTMLElement} */ (block.node.children[index]);
-        if (row.contains(document.activeElement)) (this.#beside(row, 1) ?? this.#beside(row, -1))?.focus();
+        if (row.contains(document.activeElement)) (this.#neighbour(row, 1) ?? this.#neighbour(row, -1))?.focus();
         row.remove();
       }
     }
@@ -120,27 +120,27 @@ export class LongList {
   async #more(run, isFirst = false) {
     if (this.#isLoading || this.#isDone) return;
     this.#isLoading = true;
-    const asking = (this.#asking = new AbortController());
+    const loading = (this.#loading = new AbortController());
     if (!isFirst || !this.#blocks.length) this.tail.replaceChildren(waiting());
     try {
-      const found = await this.options.load(this.#cursor, AbortSignal.any([asking.signal, this.options.signal]));
+      const found = await this.options.load(this.#cursor, AbortSignal.any([loading.signal, this.options.signal]));
       if (run !== this.#run) return;
-      const stood = isFirst ? this.#standing() : null;
+      const focusedId = isFirst ? this.#focusedId() : null;
       if (isFirst) this.#clear();
       this.#cursor = found.next_cursor;
       this.#isDone = !found.has_more || !found.next_cursor;
       if (found.items.length) this.#append(found.items);
-      if (stood !== null) (this.#rowOf(stood) ?? this.#first())?.focus();
+      if (focusedId !== null) (this.#rowOf(focusedId) ?? this.#first())?.focus();
       this.tail.replaceChildren(...(this.#isDone && !this.size ? [this.options.none()] : []));
       this.options.loaded?.();
     } catch (error) {
-      if (run !== this.#run || asking.signal.aborted || this.options.signal.aborted) return;
+      if (run !== this.#run || loading.signal.aborted || this.options.signal.aborted) return;
       if (isFirst) this.#clear();
       this.tail.replaceChildren(problem(/** @type {Error} */ (error), () => this.#more(run, isFirst)));
     } finally {
       if (run === this.#run) {
         this.#isLoading = false;
-        // The observer speaks only when something changes: a short page may leave the end in sight.
+        // The observer reports only changes, but after a short page the end may still be visible.
         this.#near.unobserve(this.tail);
         if (!this.#isDone && !this.tail.querySelector(".problem")) this.#near.observe(this.tail);
       }
@@ -171,8 +171,8 @@ export class LongList {
     return row;
   }
 
-  /** The id of the row one stands on, if any. @returns {string | null} */
-  #standing() {
+  /** The id of the focused row, if any. @returns {string | null} */
+  #focusedId() {
     const here = this.rows.contains(document.activeElement) ? document.activeElement?.closest("[role=listitem]") : null;
     return here instanceof HTMLElement ? (here.dataset.id ?? "") : null;
   }
@@ -187,7 +187,7 @@ export class LongList {
   }
 
   /** @param {IntersectionObserverEntry} seen */
-  #turn(seen) {
+  #onIntersection(seen) {
     if (seen.target === this.tail) {
       if (seen.isIntersecting) this.#more(this.#run);
       return;
@@ -198,7 +198,7 @@ export class LongList {
       block.node.replaceChildren(...block.items.map((item) => this.#row(item)));
       block.node.style.height = "";
     } else {
-      // Whoever writes in a row, or stands on it, keeps it.
+      // Keep a block that has the focus or in which the user types.
       if (block.node.querySelector("textarea") || block.node.contains(document.activeElement)) return;
       block.node.style.height = `${block.node.offsetHeight}px`;
       block.node.replaceChildren();
@@ -211,7 +211,7 @@ export class LongList {
     const row = /** @type {HTMLElement} */ (event.target).closest?.("[role=listitem]");
     if (!(row instanceof HTMLElement) || isTyping(event.target)) return;
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-    const next = step ? this.#beside(row, step) : event.key === "Home" ? this.#first() : null;
+    const next = step ? this.#neighbour(row, step) : event.key === "Home" ? this.#first() : null;
     if (!next) return;
     event.preventDefault();
     for (const each of this.rows.querySelectorAll("[tabindex='0'][role=listitem]")) each.setAttribute("tabindex", "-1");
@@ -224,7 +224,7 @@ export class LongList {
    * @param {number} step
    * @returns {HTMLElement | null}
    */
-  #beside(row, step) {
+  #neighbour(row, step) {
     const all = [.../** @type {NodeListOf<HTMLElement>} */ (this.rows.querySelectorAll("[role=listitem]"))];
     return all[all.indexOf(row) + step] ?? null;
   }

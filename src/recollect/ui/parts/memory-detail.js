@@ -1,25 +1,25 @@
-// All there is to know about one memory: where it came from, what it replaced, what it is tied to.
+// The details of one memory: its source, what it replaced, its links and its history.
 
 import { call } from "../api.js";
 import { ago, score } from "../format.js";
 import { h } from "../h.js";
-import { correct, forget, pin } from "../memories.js";
-import { hear, here } from "../state.js";
+import { forget, pin, updateContent } from "../memories.js";
+import { listen, workspacePath } from "../state.js";
 import { dialog } from "./dialogs.js";
 import { waiting } from "./empty.js";
 import { editInPlace } from "./memory-row.js";
 import { missing } from "./problem.js";
-import { moment } from "./time.js";
+import { timeElement } from "./time.js";
 import { toast } from "./toasts.js";
 
 /** @typedef {import("../types").MemoryDetail} Detail */
 
 const EVENTS = /** @type {Record<string, string>} */ ({
   "memory.created": "Saved", "memory.updated": "Changed", "memory.deleted": "Forgotten", "memory.forgotten": "Forgotten", "memory.restored": "Restored",
-  "memory.linked": "Tied to another", "memory.unlinked": "Untied", "memory.reopened": "Held true again",
+  "memory.linked": "Linked to another memory", "memory.unlinked": "Link removed", "memory.reopened": "Marked as true again",
 });
 
-// What the other memory says of this one, said the other way round; the rest reads the same from both ends.
+// Relations seen from the other end; relations not listed here read the same from both ends.
 const REVERSED = /** @type {Record<string, string>} */ ({ part_of: "has part", updates: "updated by", caused_by: "causes", result_of: "results in" });
 
 /**
@@ -27,18 +27,18 @@ const REVERSED = /** @type {Record<string, string>} */ ({ part_of: "has part", u
  * @param {() => void} [closed]
  */
 export function openMemory(id, closed) {
-  const leaving = new AbortController();
+  const controller = new AbortController();
   const body = h("div", { class: "detail" }, waiting());
-  const box = dialog("Memory", () => [body], { class: "wide", closed: () => (leaving.abort(), closed?.()) });
+  const box = dialog("Memory", () => [body], { class: "wide", closed: () => (controller.abort(), closed?.()) });
   const show = async () => {
     try {
-      const memory = await call(here(`/memories/${id}`), { signal: leaving.signal });
+      const memory = await call(workspacePath(`/memories/${id}`), { signal: controller.signal });
       body.replaceChildren(...detail(memory, () => box.close()));
     } catch (error) {
-      if (!leaving.signal.aborted) body.replaceChildren(missing(/** @type {Error} */ (error), "memories", "memory", show));
+      if (!controller.signal.aborted) body.replaceChildren(missing(/** @type {Error} */ (error), "memories", "memory", show));
     }
   };
-  hear("memories", (news) => news.changed?.id === id && show(), leaving.signal);
+  listen("memories", (event) => event.changed?.id === id && show(), controller.signal);
   show();
 }
 
@@ -52,41 +52,41 @@ function detail(memory, close) {
   return [
     text,
     h("div", { class: "row" }, edit,
-      h("button", { type: "button", class: "button", click: () => pin(memory.id, !memory.pinned).catch(say) }, memory.pinned ? "Unpin" : "Pin"),
-      h("button", { type: "button", class: "button quiet-danger", click: () => forget(memory.id, memory.content).then(close, say) }, "Forget")),
+      h("button", { type: "button", class: "button", click: () => pin(memory.id, !memory.pinned).catch(showError) }, memory.pinned ? "Unpin" : "Pin"),
+      h("button", { type: "button", class: "button quiet-danger", click: () => forget(memory.id, memory.content).then(close, showError) }, "Forget")),
     facts(memory),
-    section("Said in", (memory.messages ?? []).map((message) =>
-      h("blockquote", { class: "said" }, h("p", {}, message.content), h("a", { href: `#/chat/${message.chat_id}?message=${message.id}`, click: close }, "Open the chat")))),
+    section("Source messages", (memory.messages ?? []).map((message) =>
+      h("blockquote", { class: "quoted" }, h("p", {}, message.content), h("a", { href: `#/chat/${message.chat_id}?message=${message.id}`, click: close }, "Open the chat")))),
     section("Replaces", (memory.replaces ?? []).map(other)),
     section("Replaced by", (memory.replaced_by ?? []).map(other)),
-    section("Tied to", ties(memory.links ?? [])),
-    section("History", (memory.history ?? []).map((event, index, all) => happened(memory, event, all[index + 1]))),
+    section("Linked to", linkRows(memory.links ?? [])),
+    section("History", (memory.history ?? []).map((event, index, all) => historyEntry(memory, event, all[index + 1]))),
   ].filter((part) => part !== null);
 }
 
 /**
- * One line of the history, the newest first; with the words wherever they changed.
+ * One entry of the history, newest first, with the text where it changed.
  * @param {Detail} memory
  * @param {NonNullable<Detail["history"]>[number]} event
  * @param {NonNullable<Detail["history"]>[number] | undefined} before
  */
-function happened(memory, event, before) {
-  const said = event.event === "memory.created" || (before && before.content !== event.content) ? event.content : null;
-  const what = event.event === "memory.updated" && !said ? "Details changed" : (EVENTS[event.event] ?? event.event.replaceAll(/[._]/g, " "));
+function historyEntry(memory, event, before) {
+  const text = event.event === "memory.created" || (before && before.content !== event.content) ? event.content : null;
+  const what = event.event === "memory.updated" && !text ? "Details changed" : (EVENTS[event.event] ?? event.event.replaceAll(/[._]/g, " "));
   return h("div", { class: "event" },
-    h("p", { class: "meta" }, h("span", { class: "event-name" }, what), h("span", {}, `by ${event.actor}`), moment(event.at)),
-    said && h("blockquote", { class: "said" }, h("p", {}, said),
-      said !== memory.content && h("button", { type: "button", class: "link", click: () => correct(memory.id, said).catch(say) }, "Put these words back")));
+    h("p", { class: "meta" }, h("span", { class: "event-name" }, what), h("span", {}, `by ${event.actor}`), timeElement(event.at)),
+    text && h("blockquote", { class: "quoted" }, h("p", {}, text),
+      text !== memory.content && h("button", { type: "button", class: "link", click: () => updateContent(memory.id, text).catch(showError) }, "Restore this text")));
 }
 
 /** @param {import("../types").Link[]} links */
-function ties(links) {
+function linkRows(links) {
   const row = (/** @type {import("../types").Link} */ link) =>
-    h("div", { class: "link-row" }, h("span", { class: "chip" }, relation(link)), other(link.memory), h("span", { class: "score", title: "How strong the tie is" }, score(link.weight)));
+    h("div", { class: "link-row" }, h("span", { class: "chip" }, relation(link)), other(link.memory), h("span", { class: "score", title: "Strength of the link" }, score(link.weight)));
   return links.length ? [h("div", { class: "links" }, links.map(row))] : [];
 }
 
-/** Read from this memory to the other. @param {import("../types").Link} link */
+/** The relation, read from this memory to the other. @param {import("../types").Link} link */
 function relation(link) {
   const name = link.relation || "similar";
   return (link.direction === "in" ? (REVERSED[name] ?? name) : name).replaceAll("_", " ");
@@ -97,8 +97,8 @@ function facts(memory) {
   const pairs = /** @type {[string, string | Node | null | undefined | false][]} */ ([
     ["Category", memory.category],
     ["Source", memory.source_type.replaceAll("_", " ")],
-    ["Saved", moment(memory.created_at)],
-    ["Changed", memory.updated_at && memory.updated_at !== memory.created_at && moment(memory.updated_at)],
+    ["Saved", timeElement(memory.created_at)],
+    ["Changed", memory.updated_at && memory.updated_at !== memory.created_at && timeElement(memory.updated_at)],
     ["Quote", memory.quote && h("q", {}, memory.quote)],
     ["Reason", memory.reason],
     ["Note", memory.source_note],
@@ -106,7 +106,7 @@ function facts(memory) {
     ["True from", memory.valid_from && memory.valid_from !== memory.created_at && ago(memory.valid_from)],
     ["True until", memory.valid_until && ago(memory.valid_until)],
     ["Tags", memory.tags?.length ? memory.tags.join(", ") : null],
-    ["Id", h("code", {}, memory.id)],
+    ["ID", h("code", {}, memory.id)],
   ]);
   return h("dl", { class: "facts" }, pairs.filter(([, value]) => value).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
@@ -125,7 +125,7 @@ function other(memory) {
 }
 
 /** @param {Error} error */
-function say(error) {
+function showError(error) {
   toast(error.message);
 }
 

@@ -1,10 +1,10 @@
-// The workspace's memories: searched as one types, filtered, and as long as they are.
+// The list of the workspace's memories, with search as you type and filters.
 
 import { call } from "../api.js";
-import { cut } from "../format.js";
+import { truncate } from "../format.js";
 import { h } from "../h.js";
 import { icon } from "../icons.js";
-import { hear, here, state } from "../state.js";
+import { listen, state, workspacePath } from "../state.js";
 import { empty } from "./empty.js";
 import { LongList } from "./long-list.js";
 import { memoryRow } from "./memory-row.js";
@@ -32,51 +32,51 @@ export function memoryList({ scroller, signal, given, changed, none }) {
     scroller,
     signal,
     row: memoryRow,
-    load: (cursor, stop) => call(here("/memories"), { query: { ...query(), cursor, limit: PAGE }, signal: stop }),
-    none: () => (Object.keys(query()).length ? empty("search", "Nothing fits", "No memory fits this search. Use other words, or fewer filters.", clear()) : (none ?? nothing)()),
+    load: (cursor, stop) => call(workspacePath("/memories"), { query: { ...query(), cursor, limit: PAGE }, signal: stop }),
+    none: () => (Object.keys(query()).length ? empty("search", "No results", "No memory matches this search. Use other words or fewer filters.", clear()) : (none ?? noMemories)()),
   });
 
   let timer = 0;
-  const again = () => {
+  const reload = () => {
     changed?.(query());
     list.reset();
   };
   search.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(again, PAUSE_MS);
+    timer = setTimeout(reload, PAUSE_MS);
   });
   search.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") (event.preventDefault(), /** @type {HTMLElement | null} */ (list.rows.querySelector("[role=listitem]"))?.focus());
-    if (event.key === "Escape" && search.value) (event.stopPropagation(), event.preventDefault(), (search.value = ""), again());
+    if (event.key === "Escape" && search.value) (event.stopPropagation(), event.preventDefault(), (search.value = ""), reload());
   });
-  for (const field of Object.values(filters)) field.addEventListener("change", again);
+  for (const field of Object.values(filters)) field.addEventListener("change", reload);
 
   function clear() {
     const reset = () => {
       search.value = "";
       for (const field of Object.values(filters)) field.value = "";
-      again();
+      reload();
       search.focus();
     };
-    return h("button", { type: "button", class: "button", click: reset }, "Clear the search");
+    return h("button", { type: "button", class: "button", click: reset }, "Clear search");
   }
 
-  hear("memories", (news) => {
-    if (news.isElsewhere && news.workspace !== state.workspace) return;
-    if (news.removed) list.remove(news.removed);
-    else if (news.changed) list.change(news.changed);
-    else if (news.added && !news.isRestored && !Object.keys(query()).length) list.add(news.added);
+  listen("memories", (event) => {
+    if (event.isOtherTab && event.workspace !== state.workspace) return;
+    if (event.removed) list.remove(event.removed);
+    else if (event.changed) list.change(event.changed);
+    else if (event.added && !event.isRestored && !Object.keys(query()).length) list.add(event.added);
     else list.reset();
-    if (!news.changed) refreshFacets();
+    if (!event.changed) refreshFacets();
   }, signal);
-  hear("back", again, signal);
+  listen("back", reload, signal);
 
   const refreshFacets = async () => {
-    const facets = await call(here("/facets"), { signal }).catch(() => null);
-    if (facets) offer(filters, facets, given);
+    const facets = await call(workspacePath("/facets"), { signal }).catch(() => null);
+    if (facets) fillFilters(filters, facets, given);
   };
-  /** The first page is what one waits for; by what to filter comes after it. */
-  const begin = async () => {
+  /** Load the first page first and the filter choices afterwards. */
+  const load = async () => {
     const filtered = ["category", "source_type", "tag", "chat"].some((name) => given?.get(name));
     if (filtered) await refreshFacets();
     await list.reset();
@@ -85,7 +85,7 @@ export function memoryList({ scroller, signal, given, changed, none }) {
   const bar = h("div", { class: "filters" },
     h("div", { class: "search-box" }, icon("search"), search),
     h("div", { class: "filter-row" }, Object.values(filters)));
-  return { bar, list, search, begin };
+  return { bar, list, search, load };
 }
 
 /** @param {string} label */
@@ -94,18 +94,18 @@ function choice(label) {
 }
 
 /**
- * Offer what there is; a filter with nothing to choose from stays away.
+ * Fill the filters with the existing values; a filter without values stays hidden.
  * @param {Record<string, HTMLSelectElement>} filters
  * @param {Facets} facets
  * @param {URLSearchParams} [given]
  */
-function offer(filters, facets, given) {
+function fillFilters(filters, facets, given) {
   const named = (/** @type {import("../types").Facet[]} */ some) => some.map(({ name, count }) => /** @type {[string, string]} */ ([name, `${name} (${count})`]));
   const offered = /** @type {Record<string, [string, string][]>} */ ({
     category: named(facets.categories),
     source_type: named(facets.source_types),
     tag: named(facets.tags),
-    chat: facets.chats.map(({ id, title, count }) => [id, `${cut(title || "Untitled", 40)} (${count})`]),
+    chat: facets.chats.map(({ id, title, count }) => [id, `${truncate(title || "Untitled", 40)} (${count})`]),
   });
   for (const [name, field] of Object.entries(filters)) {
     const chosen = field.value || given?.get(name) || "";
@@ -115,6 +115,6 @@ function offer(filters, facets, given) {
   }
 }
 
-function nothing() {
-  return empty("memories", "Nothing is remembered yet", "Say “Remember that …” in a chat, or press Remember this under a message. It appears here at once.");
+function noMemories() {
+  return empty("memories", "No memories yet", "Say “Remember that …” in a chat, or press Remember this under a message. The memory appears here at once.");
 }

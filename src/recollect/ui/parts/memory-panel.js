@@ -1,12 +1,12 @@
-// The sidebar of a chat: all the workspace's memories, at hand.
+// The sidebar of a chat with the workspace's memories.
 
 import { h } from "../h.js";
 import { count } from "../format.js";
 import { recount } from "../memories.js";
-import { hear, note, noted, state } from "../state.js";
+import { listen, readStored, state, writeStored } from "../state.js";
 import { icon } from "../icons.js";
 import { memoryList } from "./memory-list.js";
-import { tool } from "./memory-row.js";
+import { iconButton } from "./memory-row.js";
 
 const NARROW = matchMedia("(max-width: 900px)");
 
@@ -24,9 +24,9 @@ export function memoryPanel(signal) {
 
   const draw = () => (badge.textContent = state.count === null ? "" : count(state.count));
   const refresh = () => recount().catch(() => {});
-  hear("count", draw, signal);
-  hear("memories", (news) => (!news.isElsewhere || news.workspace === state.workspace) && refresh(), signal);
-  hear("back", refresh, signal);
+  listen("count", draw, signal);
+  listen("memories", (event) => (!event.isOtherTab || event.workspace === state.workspace) && refresh(), signal);
+  listen("back", refresh, signal);
   document.addEventListener("visibilitychange", () => document.hidden || refresh(), { signal });
   panel.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented) return;
@@ -35,28 +35,28 @@ export function memoryPanel(signal) {
   });
   draw();
   refresh();
-  if (noted("panel") === "open" && !NARROW.matches) open(false);
+  if (readStored("panel") === "open" && !NARROW.matches) open(false);
 
-  function open(isAsked = true) {
+  function open(isByUser = true) {
     shown = new AbortController();
     const scroller = h("div", { class: "panel-scroll" });
     const both = AbortSignal.any([shown.signal, signal]);
-    const { bar, list, search, begin } = memoryList({ scroller, signal: both });
+    const { bar, list, search, load } = memoryList({ scroller, signal: both });
     scroller.append(list.node);
     panel.replaceChildren(
-      h("header", { class: "panel-head" }, h("h2", {}, "Memories"), tool("close", "Close memories", () => (close(), toggle.focus()))), bar, scroller);
+      h("header", { class: "panel-head" }, h("h2", {}, "Memories"), iconButton("close", "Close memories", () => (close(), toggle.focus()))), bar, scroller);
     panel.hidden = false;
     toggle.setAttribute("aria-expanded", "true");
-    note("panel", "open");
-    begin().finally(refresh);
-    if (isAsked && NARROW.matches) search.focus();
+    writeStored("panel", "open");
+    load().finally(refresh);
+    if (isByUser && NARROW.matches) search.focus();
   }
   function close() {
     shown?.abort();
     panel.hidden = true;
     panel.replaceChildren();
     toggle.setAttribute("aria-expanded", "false");
-    note("panel", null);
+    writeStored("panel", null);
   }
   return { toggle, panel };
 }

@@ -1,20 +1,20 @@
-// One memory in a list: what it says, what kind it is, where it came from and when; and what can be done.
+// One memory in a list: its text, category, source and date, and the actions on it.
 
 import { h } from "../h.js";
 import { icon } from "../icons.js";
 import { isTyping } from "../keys.js";
-import { correct, forget, pin } from "../memories.js";
-import { note, noted } from "../state.js";
+import { forget, pin, updateContent } from "../memories.js";
+import { readStored, writeStored } from "../state.js";
 import { openMemory } from "./memory-detail.js";
-import { complaint } from "./problem.js";
+import { errorLine } from "./problem.js";
 import { toast } from "./toasts.js";
-import { moment } from "./time.js";
+import { timeElement } from "./time.js";
 
 /** @typedef {import("../types").Memory} Memory */
 
 /**
  * @param {Memory} memory
- * @param {{ isPast?: boolean }} [options] what it said once is to be read, not changed
+ * @param {{ isPast?: boolean }} [options] a past version can be read but not changed
  */
 export function memoryRow(memory, { isPast = false } = {}) {
   const text = h("p", { class: "memory-text" }, memory.content);
@@ -22,31 +22,31 @@ export function memoryRow(memory, { isPast = false } = {}) {
   const row = h("article", { class: memory.pinned ? "memory is-pinned" : "memory", keydown: act },
     text,
     h("p", { class: "meta" },
-      memory.pinned && h("span", { class: "pinned", title: "Pinned: always told" }, icon("pinned"), h("span", { class: "visually-hidden" }, "Pinned")),
+      memory.pinned && h("span", { class: "pinned", title: "Pinned: always used" }, icon("pinned"), h("span", { class: "visually-hidden" }, "Pinned")),
       memory.category && h("span", { class: "chip", title: "Category" }, memory.category),
       h("span", { class: "source", title: "Source" }, memory.source_type.replaceAll("_", " ")),
-      moment(memory.learned_at ?? memory.created_at),
+      timeElement(memory.learned_at ?? memory.created_at),
       memory.tags?.length ? h("span", { class: "tags" }, memory.tags.slice(0, 4).map((tag) => h("span", { class: "tag" }, tag))) : null,
       memory.why && h("span", { class: "score" }, foundBy(memory.why))),
     h("div", { class: "actions" },
-      !isPast && tool("edit", "Edit", edit),
-      !isPast && tool(memory.pinned ? "pinned" : "pin", memory.pinned ? "Unpin" : "Pin", togglePin),
-      tool("history", "History", open),
-      !isPast && tool("trash", "Delete", remove)));
+      !isPast && iconButton("edit", "Edit", edit),
+      !isPast && iconButton(memory.pinned ? "pinned" : "pin", memory.pinned ? "Unpin" : "Pin", togglePin),
+      iconButton("history", "History", open),
+      !isPast && iconButton("trash", "Delete", remove)));
 
   function open() {
     openMemory(memory.id);
   }
   function togglePin() {
-    pin(memory.id, !memory.pinned).catch(say);
+    pin(memory.id, !memory.pinned).catch(showError);
   }
   function remove() {
-    forget(memory.id, memory.content).catch(say);
+    forget(memory.id, memory.content).catch(showError);
   }
   /** @param {KeyboardEvent} event */
   function act(event) {
     if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
-    const verbs = /** @type {Record<string, () => void>} */ (isPast ? {} : noted("keys") === "off" ? { Delete: remove } : { e: edit, p: togglePin, Delete: remove });
+    const verbs = /** @type {Record<string, () => void>} */ (isPast ? {} : readStored("keys") === "off" ? { Delete: remove } : { e: edit, p: togglePin, Delete: remove });
     const verb = event.key === "Enter" && event.target === row ? open : verbs[event.key];
     if (!verb) return;
     event.preventDefault();
@@ -56,16 +56,16 @@ export function memoryRow(memory, { isPast = false } = {}) {
 }
 
 /**
- * How a search came upon a memory. The sum by which it ranks says nothing to anybody.
+ * How a search found a memory. The ranking score itself means nothing to users.
  * @param {Record<string, unknown>} why
  */
 function foundBy(why) {
   const [meaning, words] = ["vector" in why, "words" in why];
-  return meaning && words ? "by meaning and words" : meaning ? "by meaning" : words ? "by its words" : "by a tie";
+  return meaning && words ? "by meaning and keywords" : meaning ? "by meaning" : words ? "by keywords" : "by a link";
 }
 
 /** @param {Error} error */
-function say(error) {
+function showError(error) {
   toast(error.message);
 }
 
@@ -74,12 +74,12 @@ function say(error) {
  * @param {string} label
  * @param {() => void} act
  */
-export function tool(sign, label, act) {
+export function iconButton(sign, label, act) {
   return h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, click: act }, icon(sign));
 }
 
 /**
- * Turn a text into a field. What was typed survives a reload and a refusal.
+ * Replace a text with a field. The input survives a reload and a server error.
  * @param {string} id
  * @param {string} content
  * @param {HTMLElement} text
@@ -87,39 +87,39 @@ export function tool(sign, label, act) {
  * @param {(changed: Memory) => void} [saved]
  */
 export function editInPlace(id, content, text, done, saved) {
-  const field = h("textarea", { class: "memory-field", "aria-label": "Text of the memory", rows: "3", input: () => note(`edit.${id}`, field.value) });
-  field.value = noted(`edit.${id}`) ?? content;
+  const field = h("textarea", { class: "memory-field", "aria-label": "Text of the memory", rows: "3", input: () => writeStored(`edit.${id}`, field.value) });
+  field.value = readStored(`edit.${id}`) ?? content;
   const wrong = h("div", {});
-  const leave = () => {
-    note(`edit.${id}`, null);
+  const cancel = () => {
+    writeStored(`edit.${id}`, null);
     form.replaceWith(text);
     done();
   };
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
-    const told = field.value.trim();
-    if (!told) return wrong.replaceChildren(complaint(new Error("A memory says something. Delete it if it should go.")));
-    if (told === content) return leave();
+    const edited = field.value.trim();
+    if (!edited) return wrong.replaceChildren(errorLine(new Error("A memory cannot be empty. To remove it, delete it.")));
+    if (edited === content) return cancel();
     button.disabled = true;
     try {
-      const changed = await correct(id, told);
-      note(`edit.${id}`, null);
+      const changed = await updateContent(id, edited);
+      writeStored(`edit.${id}`, null);
       text.textContent = changed.content;
       form.replaceWith(text);
       saved?.(changed);
       done();
     } catch (error) {
-      wrong.replaceChildren(complaint(/** @type {Error} */ (error)));
+      wrong.replaceChildren(errorLine(/** @type {Error} */ (error)));
       button.disabled = false;
     }
   };
   const button = h("button", { type: "submit", class: "button primary small" }, "Save");
   const keydown = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Escape") (event.stopPropagation(), event.preventDefault(), leave());
+    if (event.key === "Escape") (event.stopPropagation(), event.preventDefault(), cancel());
     else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) save(event);
   };
   const form = h("form", { class: "memory-edit", submit: save, keydown }, field, wrong,
-    h("div", { class: "row end" }, h("button", { type: "button", class: "button small", click: leave }, "Cancel"), button));
+    h("div", { class: "row end" }, h("button", { type: "button", class: "button small", click: cancel }, "Cancel"), button));
   text.replaceWith(form);
   field.focus();
   field.setSelectionRange(field.value.length, field.value.length);

@@ -1,15 +1,15 @@
-// One message: what was said, Remember this, and what the answer was told from memory.
+// One message: its text, the Remember this button, and the memories used for an answer.
 
 import { call } from "../api.js";
 import { copy } from "../clipboard.js";
 import { h } from "../h.js";
 import { icon } from "../icons.js";
 import { fromServer } from "../markup.js";
-import { tell } from "../state.js";
+import { emit } from "../state.js";
 import { injected } from "./injected.js";
 import { openMemory } from "./memory-detail.js";
-import { complaint } from "./problem.js";
-import { moment } from "./time.js";
+import { errorLine } from "./problem.js";
+import { timeElement } from "./time.js";
 
 /** @typedef {import("../types").Message} Message */
 
@@ -28,9 +28,9 @@ export function messageView(message, chat) {
     h("header", { class: "message-head" },
       h("span", { class: "author" }, message.role === "user" ? "You" : "Recollect"),
       message.kind && KINDS[message.kind] && h("span", { class: "chip" }, KINDS[message.kind]),
-      moment(message.created_at)),
+      timeElement(message.created_at)),
     body,
-    message.is_complete === false && h("p", { class: "soft small" }, message.is_stopped ? "You stopped this answer here." : "This answer was cut off before it was finished."),
+    message.is_complete === false && h("p", { class: "soft small" }, message.is_stopped ? "You stopped this answer." : "This answer was interrupted."),
     injected(message.injected ?? []),
     actions(message, chat));
 }
@@ -43,7 +43,7 @@ function fill(body, message) {
   if (message.html) {
     body.classList.add("prose");
     body.replaceChildren(fromServer(message.html));
-    nameMemories(body);
+    linkMemories(body);
   } else {
     body.classList.add("plain");
     body.textContent = message.content;
@@ -51,21 +51,21 @@ function fill(body, message) {
 }
 
 /**
- * An id says nothing to anybody: where an answer names a memory, it can be opened.
+ * Replace memory ids in an answer with buttons that open the memory.
  * @param {HTMLElement} body
  */
-function nameMemories(body) {
+function linkMemories(body) {
   const texts = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
   const found = /** @type {Text[]} */ ([]);
   while (texts.nextNode()) found.push(/** @type {Text} */ (texts.currentNode));
   for (const text of found) {
     const pieces = text.data.split(MEMORY_ID);
-    if (pieces.length > 1) text.replaceWith(...pieces.map((piece, index) => (index % 2 ? opener(piece) : piece)));
+    if (pieces.length > 1) text.replaceWith(...pieces.map((piece, index) => (index % 2 ? memoryButton(piece) : piece)));
   }
 }
 
 /** @param {string} id */
-function opener(id) {
+function memoryButton(id) {
   return h("button", { type: "button", class: "chip opener", title: id, click: () => openMemory(id) }, "memory");
 }
 
@@ -75,11 +75,11 @@ function opener(id) {
  */
 function actions(message, chat) {
   const wrong = h("span", {});
-  const remember = h("button", { type: "button", class: "small-button remember", "aria-pressed": String(Boolean(message.memory_id)), click: keep }, icon("memories"), h("span", {}, "Remember this"));
-  const copied = h("span", {}, "Copy");
-  const copying = h("button", { type: "button", class: "small-button", click: copyText }, icon("copy"), copied);
+  const remember = h("button", { type: "button", class: "small-button remember", "aria-pressed": String(Boolean(message.memory_id)), click: save }, icon("memories"), h("span", {}, "Remember this"));
+  const copyLabel = h("span", {}, "Copy");
+  const copyButton = h("button", { type: "button", class: "small-button", click: copyText }, icon("copy"), copyLabel);
 
-  async function keep() {
+  async function save() {
     wrong.replaceChildren();
     remember.disabled = true;
     try {
@@ -87,18 +87,18 @@ function actions(message, chat) {
       remember.setAttribute("aria-pressed", "true");
       remember.classList.add("is-remembered");
       setTimeout(() => remember.classList.remove("is-remembered"), HIGHLIGHT_MS);
-      tell("memories", { added });
+      emit("memories", { added });
     } catch (error) {
-      wrong.replaceChildren(complaint(/** @type {Error} */ (error)));
+      wrong.replaceChildren(errorLine(/** @type {Error} */ (error)));
     } finally {
       remember.disabled = false;
     }
   }
   async function copyText() {
-    if (!(await copy(message.content))) return wrong.replaceChildren(complaint(new Error("The browser does not let this page copy. Select the text instead.")));
-    copied.textContent = "Copied";
-    copying.classList.add("is-remembered");
-    setTimeout(() => ((copied.textContent = "Copy"), copying.classList.remove("is-remembered")), HIGHLIGHT_MS);
+    if (!(await copy(message.content))) return wrong.replaceChildren(errorLine(new Error("The browser does not allow copying here. Select the text and copy it.")));
+    copyLabel.textContent = "Copied";
+    copyButton.classList.add("is-remembered");
+    setTimeout(() => ((copyLabel.textContent = "Copy"), copyButton.classList.remove("is-remembered")), HIGHLIGHT_MS);
   }
-  return h("footer", { class: "message-actions" }, remember, copying, wrong);
+  return h("footer", { class: "message-actions" }, remember, copyButton, wrong);
 }

@@ -1,4 +1,4 @@
-// Plots in SVG, with the numbers beside them for whoever cannot see them.
+// SVG plots with a text summary for screen readers.
 
 import { brief, day } from "../format.js";
 import { h, svg } from "../h.js";
@@ -16,7 +16,7 @@ const BOTTOM = 22;
  * @param {{ kind: "bars" | "lines", unit?: string }} options
  */
 export function plot(title, days, series, { kind, unit = "" }) {
-  // As wide as it will be shown, so that its letters keep their size.
+  // Drawn at its displayed width, so that the text keeps its size.
   const wide = Math.min(830, Math.max(280, (document.getElementById("main")?.clientWidth ?? 800) - 66));
   const sums = days.map((_, index) => (kind === "bars" ? series.reduce((sum, { values }) => sum + (values[index] ?? 0), 0) : Math.max(...series.map(({ values }) => values[index] ?? 0))));
   const top = ceiling(Math.max(...sums, 1));
@@ -100,11 +100,11 @@ function marks(days, x, width) {
  * @param {string} unit
  */
 function summary(title, days, sums, unit) {
-  const most = sums.indexOf(Math.max(...sums));
-  return days.length ? `${title}: from ${day(days[0])} to ${day(days[days.length - 1])}, most on ${day(days[most])} with ${brief(sums[most])}${unit}` : title;
+  const highest = sums.indexOf(Math.max(...sums));
+  return days.length ? `${title}: from ${day(days[0])} to ${day(days[days.length - 1])}, highest on ${day(days[highest])} with ${brief(sums[highest])}${unit}` : title;
 }
 
-/** The next round number above. @param {number} value */
+/** The next round number at or above a value. @param {number} value */
 export function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 5, 10].map((each) => each * power).find((each) => each >= value) ?? value;

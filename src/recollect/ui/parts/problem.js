@@ -1,6 +1,6 @@
-// An error where it happened, with a way out.
+// Error messages, shown where the error happened.
 
-import { Refused } from "../api.js";
+import { ServerError } from "../api.js";
 import { h } from "../h.js";
 import { empty } from "./empty.js";
 
@@ -15,21 +15,21 @@ export function problem(error, again) {
 }
 
 /**
- * The same for one thing that was to be shown; asking again does not bring back what is gone.
+ * An error while loading one item. If the item does not exist, there is no "Try again".
  * @param {Error} error
  * @param {import("../icons.js").IconName} sign
  * @param {string} what
  * @param {() => void} again
  */
 export function missing(error, sign, what, again) {
-  const isGone = error instanceof Refused && error.status === 404;
-  return isGone ? empty(sign, `This ${what} is not here`, "It is gone, or it belongs to another workspace.") : problem(error, again);
+  const isGone = error instanceof ServerError && error.status === 404;
+  return isGone ? empty(sign, `${what[0].toUpperCase()}${what.slice(1)} not found`, "It was deleted, or it belongs to another workspace.") : problem(error, again);
 }
 
 /**
- * A line beside what failed.
+ * An error in one line, next to the control that failed.
  * @param {Error} error
  */
-export function complaint(error) {
+export function errorLine(error) {
   return h("p", { class: "error", role: "alert" }, error.message || "Something went wrong.");
 }

@@ -1,9 +1,9 @@
-// The rail: where one can go, which workspace, which chats were last, who is signed in.
+// The navigation rail: workspace, pages, recent chats and the signed-in user.
 
 import { call } from "../api.js";
 import { h } from "../h.js";
 import { icon } from "../icons.js";
-import { hear, note, noted, state, tell } from "../state.js";
+import { emit, listen, readStored, state, writeStored } from "../state.js";
 import { showKeys } from "./tour.js";
 
 const LINKS = /** @type {[string, string, import("../icons.js").IconName][]} */ ([
@@ -34,17 +34,17 @@ export function showRail() {
   menu().addEventListener("click", () => (rail().classList.contains("is-open") ? closeRail() : openRail()));
   scrim().addEventListener("click", closeRail);
   rail().addEventListener("keydown", (event) => event.key === "Escape" && closeRail());
-  hear("place", ({ name, id }) => mark(name, id));
-  hear("chats", () => refresh(recent));
-  hear("workspace", () => refresh(recent));
-  hear("back", () => refresh(recent));
+  listen("route", ({ name, id }) => mark(name, id));
+  listen("chats", () => refresh(recent));
+  listen("workspace", () => refresh(recent));
+  listen("back", () => refresh(recent));
   refresh(recent);
 }
 
 function workspaces() {
   const choice = h("select", { "aria-label": "Workspace", class: "workspace", change: () => choose(choice.value) },
     state.me.workspaces.map((each) => h("option", { value: each.id, selected: each.id === state.workspace }, each.name)));
-  hear("workspaces", () => choice.replaceChildren(...state.me.workspaces.map((each) => h("option", { value: each.id, selected: each.id === state.workspace }, each.name))));
+  listen("workspaces", () => choice.replaceChildren(...state.me.workspaces.map((each) => h("option", { value: each.id, selected: each.id === state.workspace }, each.name))));
   return choice;
 }
 
@@ -52,38 +52,38 @@ function workspaces() {
 function choose(id) {
   state.workspace = id;
   state.count = null;
-  note("workspace", id);
-  // A chat belongs to its workspace: it is left with it.
+  writeStored("workspace", id);
+  // A chat belongs to its workspace, so leave it as well.
   if (location.hash.startsWith("#/chat/")) history.replaceState(null, "", "#/");
-  tell("workspace");
+  emit("workspace");
 }
 
 function foot() {
   return h("div", { class: "rail-foot" },
     h("span", { class: "who", title: state.me.org.name }, state.me.user.name),
     themeButton(),
-    h("button", { type: "button", class: "icon-button", "aria-label": "Keys", title: "Keys", click: showKeys }, icon("help")),
+    h("button", { type: "button", class: "icon-button", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts", click: showKeys }, icon("help")),
     h("button", { type: "button", class: "icon-button", "aria-label": "Sign out", title: "Sign out", click: signOut }, icon("leave")));
 }
 
 function themeButton() {
   const root = document.documentElement;
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
-  const button = h("button", { type: "button", class: "icon-button", click: turn });
+  const button = h("button", { type: "button", class: "icon-button", click: switchTheme });
   const draw = () => {
     const label = isDark() ? "Light theme" : "Dark theme";
     button.setAttribute("aria-label", label);
     button.title = label;
     button.replaceChildren(icon(isDark() ? "sun" : "moon"));
   };
-  function turn() {
+  function switchTheme() {
     root.dataset.theme = isDark() ? "light" : "dark";
-    note("theme", root.dataset.theme);
+    writeStored("theme", root.dataset.theme);
     draw();
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   addEventListener("storage", () => {
-    const chosen = noted("theme");
+    const chosen = readStored("theme");
     if (chosen) root.dataset.theme = chosen;
     draw();
   });
@@ -100,11 +100,11 @@ async function signOut() {
 async function refresh(recent) {
   const found = await call("/chat/api/chats", { query: { workspace: state.workspace, limit: RECENT } }).catch(() => null);
   if (!found) return;
-  const stood = recent.contains(document.activeElement) && /** @type {HTMLElement} */ (document.activeElement).dataset.chat;
+  const focusedChat = recent.contains(document.activeElement) && /** @type {HTMLElement} */ (document.activeElement).dataset.chat;
   recent.replaceChildren(...found.items.map((/** @type {import("../types").Chat} */ chat) =>
     h("li", {}, h("a", { href: `#/chat/${chat.id}`, "data-chat": chat.id, title: chat.title }, chat.title || "Untitled"))));
   mark(marked.name, marked.id);
-  if (stood) /** @type {HTMLElement | null} */ (recent.querySelector(`[data-chat="${stood}"]`))?.focus();
+  if (focusedChat) /** @type {HTMLElement | null} */ (recent.querySelector(`[data-chat="${focusedChat}"]`))?.focus();
 }
 
 let marked = { name: "", id: "" };

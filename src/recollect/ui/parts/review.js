@@ -1,12 +1,12 @@
-// Memories that somebody should look at before they count.
+// Candidates that wait for review before they become memories.
 
 import { call } from "../api.js";
 import { h } from "../h.js";
-import { hear, here, tell } from "../state.js";
+import { emit, listen, workspacePath } from "../state.js";
 import { empty } from "./empty.js";
 import { LongList } from "./long-list.js";
-import { complaint } from "./problem.js";
-import { moment } from "./time.js";
+import { errorLine } from "./problem.js";
+import { timeElement } from "./time.js";
 
 /**
  * @param {HTMLElement} frame
@@ -19,11 +19,11 @@ export async function review(frame, signal) {
     scroller: null,
     signal,
     row: (candidate) => row(candidate, list),
-    load: (cursor, stop) => call(here("/pending"), { query: { cursor, limit: 50 }, signal: stop }),
-    none: () => empty("inbox", "Nothing waits", "What looks like an instruction or a secret, or whatever you want to see first (RECOLLECT_REVIEW), waits here until you accept or reject it."),
+    load: (cursor, stop) => call(workspacePath("/pending"), { query: { cursor, limit: 50 }, signal: stop }),
+    none: () => empty("inbox", "Nothing to review", "Candidates that look like an instruction or a secret wait here until you accept or reject them. Set RECOLLECT_REVIEW to review all of them."),
   });
-  frame.append(h("p", { class: "page-note" }, "These were learnt but are told to nobody until you accept them."), list.node);
-  hear("back", () => list.reset(), signal);
+  frame.append(h("p", { class: "page-note" }, "These were learnt, but they are not used until you accept them."), list.node);
+  listen("back", () => list.reset(), signal);
   await list.reset();
 }
 
@@ -35,11 +35,11 @@ function row(candidate, list) {
   const wrong = h("div", {});
   const decide = async (/** @type {"accept" | "reject"} */ verb) => {
     try {
-      const added = await call(here(`/pending/${encodeURIComponent(candidate.id)}/${verb}`), { method: "POST" });
+      const added = await call(workspacePath(`/pending/${encodeURIComponent(candidate.id)}/${verb}`), { method: "POST" });
       list.remove(candidate.id);
-      tell("memories", verb === "accept" ? { added } : {});
+      emit("memories", verb === "accept" ? { added } : {});
     } catch (error) {
-      wrong.replaceChildren(complaint(/** @type {Error} */ (error)));
+      wrong.replaceChildren(errorLine(/** @type {Error} */ (error)));
     }
   };
   return h("article", { class: "memory" },
@@ -47,8 +47,8 @@ function row(candidate, list) {
     h("p", { class: "meta" },
       candidate.category && h("span", { class: "chip" }, candidate.category),
       candidate.reason && h("span", {}, candidate.reason),
-      candidate.created_at && moment(candidate.created_at)),
-    candidate.quote && h("blockquote", { class: "said" }, h("p", {}, candidate.quote)),
+      candidate.created_at && timeElement(candidate.created_at)),
+    candidate.quote && h("blockquote", { class: "quoted" }, h("p", {}, candidate.quote)),
     wrong,
     h("div", { class: "row end" },
       h("button", { type: "button", class: "button small", click: () => decide("reject") }, "Reject"),

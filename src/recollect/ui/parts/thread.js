@@ -1,11 +1,11 @@
-// The messages of a chat, and the turn that is under way.
+// The messages of a chat and the running turn.
 
-import { Away, call, send, watch } from "../api.js";
+import { call, send, Unreachable, watch } from "../api.js";
 import { eventsOf } from "../events.js";
-import { cut } from "../format.js";
+import { truncate } from "../format.js";
 import { h } from "../h.js";
 import { restoreOrForget } from "../memories.js";
-import { hear, tell } from "../state.js";
+import { emit, listen } from "../state.js";
 import { waiting } from "./empty.js";
 import { injected } from "./injected.js";
 import { messageView } from "./message.js";
@@ -17,11 +17,11 @@ import { toast } from "./toasts.js";
 
 const PAGE = 40;
 const TOOLS = /** @type {Record<string, string>} */ ({
-  x_save_memory: "Saving a memory", x_recall_memory: "Looking through memories", x_workspace_search: "Searching the workspace",
+  x_save_memory: "Saving a memory", x_recall_memory: "Searching memories", x_workspace_search: "Searching the workspace",
 });
-// How often to look for the end of an answer that goes on without us, and how long for one that may.
+// How often to check whether a running answer has ended, and the pauses between checks after a lost connection.
 const FOLLOW_MS = 700;
-const LOOKS_MS = [0, 1000, 2000, 4000, 8000];
+const RECOVER_MS = [0, 1000, 2000, 4000, 8000];
 
 /**
  * @param {HTMLElement} scroller
@@ -66,12 +66,12 @@ export function thread(scroller, signal) {
 
   /**
    * @param {Ask} ask
-   * @param {{ accepted: () => void }} told
+   * @param {{ accepted: () => void }} events
    */
-  async function run(ask, told) {
+  async function run(ask, events) {
     isRunning = true;
     isStopping = false;
-    const turn = new Turn(ask, chat, () => again(turn, ask, told));
+    const turn = new Turn(ask, chat, () => retry(turn, ask, events));
     messages.append(...turn.nodes);
     toEnd();
     const body = { content: ask.content, kind: ask.kind, ...(ask.model && { model: ask.model }), ...(ask.temporary && { temporary: true }) };
@@ -79,24 +79,24 @@ export function thread(scroller, signal) {
       const answer = await send(`/chat/api/chats/${encodeURIComponent(chat)}/turns`, { method: "POST", body, signal });
       for await (const event of eventsOf(answer)) {
         const isFollowing = isAtEnd();
-        if (event.name === "message.created") told.accepted();
+        if (event.name === "message.created") events.accepted();
         turn.take(event);
         if (isFollowing) toEnd();
-        // Asked for before there was anything to stop: now there is.
+        // The user stopped before the turn existed on the server; now it does.
         if (isStopping && event.name === "message.created") stop();
       }
-      if (!turn.isOver) await recover(turn, told);
+      if (!turn.isOver) await recover(turn, events);
     } catch (error) {
       if (signal.aborted) return;
-      if (turn.question || error instanceof Away || error instanceof TypeError) await recover(turn, told);
+      if (turn.question || error instanceof Unreachable || error instanceof TypeError) await recover(turn, events);
       else turn.fail(/** @type {Error} */ (error));
     } finally {
       isRunning = false;
-      if (!signal.aborted) tell("chats", { chat });
+      if (!signal.aborted) emit("chats", { chat });
     }
   }
 
-  /** Wait for the end of an answer that began without us. */
+  /** Wait for the end of an answer that this page did not start. */
   async function follow() {
     isRunning = true;
     const note = h("p", { class: "soft turn-state" }, "The answer is being written…");
@@ -106,7 +106,7 @@ export function thread(scroller, signal) {
       for (let isAnswering = true; isAnswering && !signal.aborted; ) {
         await new Promise((resolve) => setTimeout(resolve, FOLLOW_MS));
         isAnswering = await call(`/chat/api/chats/${encodeURIComponent(chat)}`, { signal }).then((found) => found.is_answering, (error) => {
-          if (error instanceof Away) return true;
+          if (error instanceof Unreachable) return true;
           throw error;
         });
       }
@@ -117,7 +117,7 @@ export function thread(scroller, signal) {
     await open(chat);
   }
 
-  /** Ask the server to say no more. What was said so far comes back as it is kept. */
+  /** Ask the server to stop. It saves and returns the partial answer. */
   async function stop() {
     if (!isRunning || !chat) return;
     isStopping = true;
@@ -125,23 +125,23 @@ export function thread(scroller, signal) {
   }
 
   /**
-   * The connection broke: the turn may have gone on without us. Wait for the server, then look.
+   * The connection was lost, but the turn may have continued. Wait for the server, then check.
    * @param {Turn} turn
-   * @param {{ accepted: () => void }} told
+   * @param {{ accepted: () => void }} events
    */
-  async function recover(turn, told) {
+  async function recover(turn, events) {
     turn.pause("The connection was lost. Waiting for the server…");
     watch();
-    await new Promise((resolve) => (hear("back", resolve, signal), signal.addEventListener("abort", resolve)));
-    for (const pause of LOOKS_MS) {
+    await new Promise((resolve) => (listen("back", resolve, signal), signal.addEventListener("abort", resolve)));
+    for (const pause of RECOVER_MS) {
       if (signal.aborted) return;
-      turn.pause("Looking for the answer…");
+      turn.pause("Checking for the answer…");
       await new Promise((resolve) => setTimeout(resolve, pause));
       const found = await page(null).catch(() => null);
       if (!found) continue;
       const asked = turn.question ? found.findIndex((each) => each.id === turn.question?.id) : found.findLastIndex((each) => each.role === "user" && each.content === turn.ask.content);
       if (asked < 0 && !turn.question) break; // it never arrived
-      if (asked >= 0) told.accepted();
+      if (asked >= 0) events.accepted();
       if (asked >= 0 && found.slice(asked + 1).some((each) => each.role === "assistant")) {
         messages.replaceChildren(...found.map((message) => messageView(message, chat)));
         offerOlder();
@@ -149,28 +149,28 @@ export function thread(scroller, signal) {
         return;
       }
     }
-    turn.fail(new Error(turn.question ? "The answer was cut off before it was finished." : "The message did not arrive."));
+    turn.fail(new Error(turn.question ? "The answer was interrupted." : "The message was not sent."));
   }
 
   /**
    * @param {Turn} turn
    * @param {Ask} ask
-   * @param {{ accepted: () => void }} told
+   * @param {{ accepted: () => void }} events
    */
-  function again(turn, ask, told) {
+  function retry(turn, ask, events) {
     if (isRunning) return;
-    // What was said last and stayed without an answer is the same turn to the server: shown once.
+    // The server treats a repeated last message without an answer as the same turn, so show it once.
     const isLast = messages.lastElementChild === turn.notes;
     for (const node of turn.question && !isLast ? turn.nodes.slice(1) : turn.nodes) node.remove();
-    // Its draft has gone with it; what is in the field by now is another.
-    run(ask, turn.question ? { accepted: () => {} } : told);
+    // Its draft is already cleared; the field may contain a new one.
+    run(ask, turn.question ? { accepted: () => {} } : events);
   }
 
-  hear("chats", (news) => news.isElsewhere && news.chat === chat && !isRunning && open(chat).catch(() => {}), signal);
-  return { open, run, follow, stop, messages, named: (/** @type {string} */ id) => (chat = id) };
+  listen("chats", (event) => event.isOtherTab && event.chat === chat && !isRunning && open(chat).catch(() => {}), signal);
+  return { open, run, follow, stop, list: messages, setChat: (/** @type {string} */ id) => (chat = id) };
 }
 
-/** One question and its answer, as it arrives. */
+/** One message and its answer while it arrives. */
 class Turn {
   /** @type {Message | null} */
   question = null;
@@ -187,7 +187,7 @@ class Turn {
     this.chat = chat;
     this.again = again;
     this.asked = h("article", { class: "message from-user is-pending", "aria-label": "You" },
-      h("header", { class: "message-head" }, h("span", { class: "author" }, "You")), h("div", { class: "message-body plain" }, ask.content || "Sum up this chat."));
+      h("header", { class: "message-head" }, h("span", { class: "author" }, "You")), h("div", { class: "message-body plain" }, ask.content || "Summarize this chat."));
     this.body = h("div", { class: "message-body plain" });
     this.state = h("div", { class: "turn-state" }, waiting("Thinking…"));
     this.used = h("div", {});
@@ -229,15 +229,15 @@ class Turn {
   #tool({ name, status }) {
     const isOver = status === "completed" || status === "done" || status === "failed";
     this.state.replaceChildren(h("p", { class: "soft" }, `${TOOLS[name] ?? name}${isOver ? "" : "…"}`));
-    if (isOver && name === "x_save_memory") tell("memories");
+    if (isOver && name === "x_save_memory") emit("memories");
   }
 
   /** @param {import("../types").Memory} memory */
   #saved(memory) {
     const undo = h("button", { type: "button", class: "link", click: () => restoreOrForget(memory.id, undo, line) }, "Undo");
-    const line = h("p", { class: "auto-saved" }, h("span", {}, "Remembered by itself: "), h("q", {}, cut(memory.content, 160)), undo);
+    const line = h("p", { class: "auto-saved" }, h("span", {}, "Saved automatically: "), h("q", {}, truncate(memory.content, 160)), undo);
     this.notes.append(line);
-    tell("memories", { added: memory });
+    emit("memories", { added: memory });
   }
 
   /** @param {Message} message */
@@ -250,7 +250,7 @@ class Turn {
     this.nodes[1] = this.answer = view;
   }
 
-  /** Nothing had been said yet, or it was kept as far as it came. */
+  /** The answer had not begun, or its partial text was saved. */
   #stopped() {
     this.answer.removeAttribute("aria-busy");
     if (!this.question) for (const node of this.nodes) node.remove();

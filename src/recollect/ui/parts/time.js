@@ -1,18 +1,18 @@
-// A moment, as people say it; the exact one on hover.
+// Relative times, with the exact time on hover.
 
 import { ago, exact } from "../format.js";
 import { h } from "../h.js";
 
-const AGAIN_MS = 60_000;
+const REFRESH_MS = 60_000;
 
-/** “Just now” does not stay true. */
-export function keepTime() {
+/** Update the relative times every minute. */
+export function refreshTimes() {
   setInterval(() => {
     for (const shown of document.querySelectorAll("time")) shown.textContent = ago(shown.dateTime);
-  }, AGAIN_MS);
+  }, REFRESH_MS);
 }
 
 /** @param {string} when */
-export function moment(when) {
+export function timeElement(when) {
   return h("time", { datetime: when, title: exact(when) }, ago(when));
 }

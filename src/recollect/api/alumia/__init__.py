@@ -1,0 +1,1 @@
+"""The alumia interface: key/value memories with scopes."""

@@ -1,0 +1,1 @@
+"""Wire models of the dashboard's routes."""

@@ -1,0 +1,1 @@
+"""The Informer interface: chats, messages, files and their memories, as HAL."""

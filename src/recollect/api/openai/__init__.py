@@ -1,0 +1,1 @@
+"""The OpenAI interface: it adds memory to any OpenAI client."""

@@ -1,0 +1,1 @@
+"""The SQL for turns."""

@@ -1,0 +1,1 @@
+"""Commands that back up, move, export, import and erase data."""

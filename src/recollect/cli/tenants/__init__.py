@@ -1,0 +1,1 @@
+"""Commands that manage orgs, users, workspaces, projects, agents and keys."""

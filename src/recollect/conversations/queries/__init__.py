@@ -1,0 +1,1 @@
+"""The SQL of threads, messages, files and segments."""

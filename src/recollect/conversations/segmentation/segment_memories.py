@@ -1,0 +1,105 @@
+"""A stretch of conversation as a memory: how it is kept, whoever has cut or chosen it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from recollect.conversations.queries import segments
+from recollect.conversations.queries.messages import LockedThread
+from recollect.conversations.queries.segments import Segment
+from recollect.conversations.summaries import Summary
+from recollect.core.domain import (
+    Caller,
+    Memory,
+    Message,
+    Origin,
+    Scope,
+    SegmentReason,
+    new_code,
+    new_memory_id,
+)
+from recollect.db.pool import Db
+from recollect.embeddings.generations import EmbeddedText
+from recollect.engine import Engine
+from recollect.keywords.queries import postings
+from recollect.keywords.tokenizer import terms
+from recollect.memories.queries import memories
+from recollect.memories.save import audit_details, content_digest, indexed_text, store_vector
+
+ACTOR = "segmenter"
+
+
+async def store_segment(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    held: LockedThread,
+    said: Sequence[Message],
+    reason: SegmentReason,
+    summary: Summary,
+    embedded: EmbeddedText | None,
+    *,
+    is_cut: bool,
+) -> Memory:
+    """Make the memory of these messages, with its words, its vector and its line in the audit."""
+    now = engine.now()
+    # As everywhere: a memory is as old as what it tells. One made by hand was made when it was.
+    said_at = min(said[-1].created_at, now)
+    memory = Memory(
+        id=new_memory_id(),
+        code=new_code(),
+        workspace_id=caller.workspace_id,
+        org_id=caller.org_id,
+        user_id=held.user_id or caller.user_id,
+        content=summary.text,
+        created_at=said_at if is_cut else now,
+        updated_at=now,
+        project_id=held.project_id,
+        agent_id=held.agent_id,
+        thread_id=held.id,
+        thread_code=held.code,
+        subject=held.subject,
+        valid_from=said_at,
+        scope=_scope_of(held) if is_cut else Scope.THREAD,
+        origin=Origin.USER if reason is SegmentReason.USER else Origin.AUTO,
+        origin_label=None if reason is SegmentReason.USER else ACTOR,
+        reason=reason,
+    )
+    await memories.insert(db, memory, content_digest(memory.content))
+    await postings.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
+    memory = await store_vector(engine, db, memory, embedded)
+    await segments.link(db, caller.workspace_id, memory.id, [each.id for each in said])
+    await segments.put(
+        db,
+        caller.workspace_id,
+        Segment(memory.id, held.id, is_cut, summary.by, summary.fallback_reason),
+    )
+    await record_segment_event(engine, db, caller, "memory.created", memory)
+    return memory
+
+
+def _scope_of(held: LockedThread) -> Scope:
+    """Who shall find a stretch: those in its chat, and of a history brought along its user too."""
+    if not held.is_imported or held.user_id is None or held.project_id:
+        return Scope.THREAD
+    return Scope.WORKSPACE if held.is_for_all else Scope.GLOBAL
+
+
+def marks_of(said: Sequence[Message]) -> list[tuple[UUID, datetime | None]]:
+    """What shows that messages are the same ones, unedited."""
+    return [(each.id, each.edited_at) for each in said]
+
+
+async def record_segment_event(
+    engine: Engine, db: Db, caller: Caller, action: str, memory: Memory
+) -> None:
+    """Write into the audit what was done with a stretch's memory."""
+    await engine.record_event(
+        db,
+        caller,
+        action,
+        audit_details(memory),
+        thread_code=memory.thread_code,
+        subject=memory.subject,
+        is_private=memory.is_restricted,
+    )

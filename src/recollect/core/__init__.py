@@ -1,0 +1,1 @@
+"""Domain types, errors, settings, logs and metrics. This package imports no other part."""

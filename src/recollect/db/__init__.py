@@ -1,0 +1,1 @@
+"""Database code that all subjects share: connections, migrations, visibility, the job queue."""

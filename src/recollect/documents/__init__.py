@@ -1,0 +1,1 @@
+"""Documents: uploading, reading, chunking and searching them."""

@@ -1,0 +1,1 @@
+"""The SQL of documents and their chunks."""

@@ -1,1 +1,0 @@
-"""The door for key/value memories with scopes."""

@@ -1,1 +1,0 @@
-"""The dashboard: the web page and the routes behind it, for people who signed in."""

@@ -1,1 +1,0 @@
-"""Conversations as Informer speaks of them: chats, messages, files and their memories, as HAL."""

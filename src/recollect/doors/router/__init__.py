@@ -1,1 +1,0 @@
-"""The router door: any OpenAI client, now with a memory."""

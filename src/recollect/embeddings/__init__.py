@@ -1,0 +1,1 @@
+"""Vectors of memories and documents: generations, backfill and vector indexes."""

@@ -1,0 +1,1 @@
+"""The keyword index: tokenizer, postings and BM25."""

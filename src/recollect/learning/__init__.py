@@ -1,0 +1,1 @@
+"""Learning memories from messages: inbox, distiller, write gate and review."""

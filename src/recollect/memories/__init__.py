@@ -1,0 +1,1 @@
+"""Saving, editing, linking and forgetting memories."""

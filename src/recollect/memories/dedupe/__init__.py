@@ -1,0 +1,1 @@
+"""Decides whether two statements say the same. Pure."""

@@ -1,0 +1,1 @@
+"""The SQL of memories, their links, sources and assets."""

@@ -1,0 +1,1 @@
+"""Importers: one module for each system whose data can be imported."""

@@ -1,0 +1,1 @@
+"""SQL for export, import and erasure."""

@@ -1,0 +1,1 @@
+"""The dates a question names, in eleven languages. Pure."""

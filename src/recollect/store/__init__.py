@@ -1,1 +1,0 @@
-"""The only SQL: each query stands right above the function that runs it."""

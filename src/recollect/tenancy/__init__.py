@@ -1,0 +1,1 @@
+"""Orgs, users, workspaces, projects, agents, API keys and sign-in."""

@@ -1,0 +1,1 @@
+"""SQL for orgs, users, workspaces, projects, agents, keys and sign-in."""

@@ -1,0 +1,233 @@
+"""What speaks for a candidate, and the order that follows."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.core.domain import MemoryId, ThreadId
+from recollect.search.evidence import (
+    LEAST_COSINE,
+    SHARE,
+    Evidence,
+    Traits,
+    in_order,
+    is_addressed,
+    is_named,
+    newer_first,
+    weigh_evidence,
+)
+from recollect.search.query_dates.dates import DateRange, QueryDates
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+KITCHEN, GARDEN = ThreadId(UUID(int=1)), ThreadId(UUID(int=2))
+
+
+def memory(number: int) -> MemoryId:
+    return MemoryId(UUID(int=number))
+
+
+def clue(
+    number: int,
+    *,
+    importance: float = 0.5,
+    home: bool = False,
+    day: int = 0,
+    cosine: float | None = 0.5,
+    **found: Any,
+) -> Evidence:
+    traits = Traits(importance, home, NOW + timedelta(days=day))
+    return Evidence(memory(number), traits, cosine=cosine, **found)
+
+
+def order(*clues: Evidence, question: str = "tea", typical: float = 0.0) -> list[int]:
+    weights = weigh_evidence(clues, typical, question)
+    return [each.memory_id.int for each in in_order(clues, weights)]
+
+
+def test_words_and_meaning_count_alike() -> None:
+    by_words = clue(1, cosine=0.0, words=10.0)
+    by_meaning = clue(2, cosine=0.8, words=0.0)
+    by_both = clue(3, cosine=0.6, words=7.0)
+
+    weights = weigh_evidence([by_words, by_meaning, by_both], 0.0, "tea")
+
+    assert weights[memory(1)] == pytest.approx(weights[memory(2)])
+    assert weights[memory(3)] > weights[memory(1)]
+
+
+def test_a_memory_without_a_vector_is_not_held_back_by_that() -> None:
+    assert order(clue(1, cosine=None, words=10.0), clue(2, cosine=0.5, words=5.0)) == [1, 2]
+
+
+def test_where_all_are_about_as_near_their_company_decides() -> None:
+    ana = clue(1, speaker="Ana", cosine=0.60)
+    ben = clue(2, speaker="Ben", cosine=0.63)
+
+    assert order(ana, ben, question="What does Ana drink?", typical=0.615) == [1, 2]
+
+
+def test_one_strong_hit_lifts_its_conversation() -> None:
+    strong = clue(1, thread_id=KITCHEN, cosine=0.9, words=9.0)
+    beside = clue(2, thread_id=KITCHEN, cosine=0.40, words=4.0)
+    elsewhere = clue(3, thread_id=GARDEN, cosine=0.45, words=4.0)
+
+    assert order(strong, elsewhere, beside) == [1, 2, 3]
+
+
+def test_whoever_the_question_names_is_heard_first() -> None:
+    ana = clue(1, speaker="Ana", cosine=0.5)
+    ben = clue(2, speaker="Ben", cosine=0.55)
+
+    assert order(ana, ben, question="What does Ana drink?") == [1, 2]
+    assert order(ana, ben, question="Who drinks tea?") == [2, 1]
+
+
+def test_recency_counts_in_conversations_and_leaves_notes_to_their_importance() -> None:
+    old, new = clue(1, thread_id=KITCHEN, newer=99), clue(2, thread_id=GARDEN, newer=0)
+    assert order(old, new) == [2, 1]
+
+    old, new = clue(1, importance=0.9, newer=99), clue(2, newer=0)
+    assert order(old, new) == [1, 2]
+
+
+def test_whoever_names_a_day_is_told_what_was_said_on_it_and_not_the_latest() -> None:
+    then = clue(1, thread_id=KITCHEN, day=-1, newer=1)
+    latest = clue(2, thread_id=GARDEN, day=0, newer=0)
+    meant = QueryDates([DateRange(NOW.date() - timedelta(days=1), NOW.date() - timedelta(days=1))])
+
+    weights = weigh_evidence([latest, then], 0.0, "tea yesterday", meant)
+    first = in_order([latest, then], weights)
+
+    assert weights[memory(1)] - weights[memory(2)] == pytest.approx(SHARE / 2)
+    assert first == [then, latest]
+    # Two days of a week are as near as each other: then the later word counts.
+    close = dict.fromkeys(weights, 1.0)
+    week = QueryDates([DateRange(NOW.date() - timedelta(days=6), NOW.date())])
+    assert newer_first(first, close, lambda _one, _other: True, meant) == [then, latest]
+    assert newer_first(first, close, lambda _one, _other: True, week) == [latest, then]
+
+
+def test_what_has_the_quoted_phrase_comes_first() -> None:
+    without = clue(1, cosine=0.9, words=9.0, has_phrases=False)
+    assert order(without, clue(2, cosine=0.2, words=1.0)) == [2, 1]
+
+
+def swapped(earlier: Evidence, later: Evidence, *, alike: bool = True) -> bool:
+    clues = [earlier, later]
+    weights = weigh_evidence(clues, 0.0, "tea")
+    return newer_first(clues, weights, lambda _one, _other: alike) == [later, earlier]
+
+
+def test_a_later_word_on_the_same_matter_stands_before_the_earlier_one() -> None:
+    earlier = clue(1, thread_id=KITCHEN, speaker="Ana", cosine=0.50)
+    later = clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=1)
+
+    assert swapped(earlier, later)
+    assert not swapped(earlier, later, alike=False)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        clue(2, thread_id=KITCHEN, speaker="Ana", cosine=0.45, day=1, stated=0.5),
+        clue(2, thread_id=GARDEN, speaker="Ben", cosine=0.45, day=1, stated=0.5),
+        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=-1, stated=0.5),
+        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.10, day=1, stated=0.5),
+        clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=1, stated=0.4),
+    ],
+    ids=["same thread", "another speaker", "older", "much worse", "less important"],
+)
+def test_otherwise_the_better_one_stays_first(later: Evidence) -> None:
+    earlier = clue(1, thread_id=KITCHEN, speaker="Ana", cosine=0.50, stated=0.5)
+    assert not swapped(earlier, later)
+
+
+def test_of_two_notes_on_the_same_matter_the_later_stands_first() -> None:
+    earlier, later = clue(1, cosine=0.5), clue(2, cosine=0.49, day=1)
+
+    assert swapped(earlier, later)
+    assert not swapped(earlier, later, alike=False)
+
+
+def test_what_was_often_asked_for_does_not_stand_before_a_later_word_for_that() -> None:
+    earlier = clue(1, cosine=0.5, importance=0.9, stated=0.5)
+    later = clue(2, cosine=0.49, day=1, importance=0.5, stated=0.5)
+
+    assert swapped(earlier, later)
+
+
+@pytest.mark.parametrize(
+    ("question", "speaker", "named"),
+    [
+        ("What did Ana's brother say?", "Ana", True),
+        ("Where do I live?", "user", True),
+        ("Where do I live?", "assistant", False),
+        ("What did you recommend?", "assistant", True),
+        ("I moved house. Which bus goes there?", "user", False),
+        ("Where does Ana live?", None, False),
+        ("WHERE DOES ana LIVE", "Ana Maria", True),
+        ("What is the wifi password?", "The deadline", False),
+        ("When is the deadline?", "The deadline", True),
+    ],
+)
+def test_a_question_names_speakers_by_name_or_pronoun(
+    question: str, speaker: str | None, *, named: bool
+) -> None:
+    assert is_named(speaker, is_addressed(question)) is named
+
+
+clues = st.lists(
+    st.builds(
+        clue,
+        st.integers(1, 30),
+        cosine=st.none() | st.floats(-1, 1),
+        words=st.floats(0, 50),
+        thread_id=st.sampled_from([None, KITCHEN, GARDEN]),
+        speaker=st.sampled_from([None, "Ana", "user"]),
+        newer=st.none() | st.integers(0, 300),
+        day=st.integers(-9, 9),
+    ),
+    unique_by=lambda each: each.memory_id,
+)
+
+
+@given(clues, st.floats(-1, 1), st.text())
+def test_ordering_loses_and_repeats_nothing(
+    found: list[Evidence], typical: float, question: str
+) -> None:
+    weights = weigh_evidence(found, typical, question)
+    first = in_order(found, weights)
+    then = newer_first(first, weights, lambda _one, _other: True)
+
+    assert sorted(map(str, (each.memory_id for each in then))) == sorted(
+        map(str, (each.memory_id for each in found))
+    )
+
+
+# Numbers as models and BM25 make them: with the smallest floats there are, a product is not exact;
+# and where nothing is near, how near it is says nothing.
+real_clues = clues.filter(
+    lambda found: (
+        all(each.words == 0 or each.words > 1e-6 for each in found)
+        and any((each.cosine or 0.0) >= 2 * LEAST_COSINE for each in found)
+    )
+)
+
+
+@given(real_clues, st.floats(0.5, 2), st.floats(0.1, 10))
+def test_the_scale_of_a_model_or_of_bm25_makes_no_difference(
+    found: list[Evidence], stretch: float, louder: float
+) -> None:
+    def scaled(each: Evidence) -> Evidence:
+        cosine = None if each.cosine is None else each.cosine * stretch
+        return clue(each.memory_id.int, cosine=cosine, words=each.words * louder)
+
+    plain = [clue(each.memory_id.int, cosine=each.cosine, words=each.words) for each in found]
+    before = weigh_evidence(plain, 0.0, "")
+    after = weigh_evidence([scaled(each) for each in found], 0.0, "")
+
+    assert after == pytest.approx(before, abs=1e-6)

@@ -1,0 +1,311 @@
+"""Links and time: what replaces what, what was true when, and how to take it back."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from recollect.core.domain import Caller, MemoryId, Ref, Relation, View
+from recollect.core.errors import Invalid, NotFound
+from recollect.db.pool import Db
+from recollect.embeddings.generations import no_heartbeat
+from recollect.engine import Engine
+from recollect.memories.decay_job import run_decay
+from recollect.memories.edit import find_memory
+from recollect.memories.forget import forget, remove_rows, restore
+from recollect.memories.links import Link, link, reopen, unlink
+from recollect.memories.queries import links, memories
+from recollect.memories.save import Save, save
+from recollect.search.hybrid import Search, SearchMode, SearchResults, search
+from tests.support.clock import Clock
+from tests.support.embedder import StubEmbedder, at_cosine
+from tests.support.instance import new_caller, wait_until_blocked
+
+pytestmark = pytest.mark.anyio
+
+
+def contents(found: SearchResults) -> list[str]:
+    return [finding.memory.content for finding in found.findings]
+
+
+async def say(engine: Engine, caller: Caller, text: str, **options: object) -> Ref:
+    saved = await save(engine, caller, Save(text, **options))  # pyright: ignore[reportArgumentType]
+    return Ref(id=saved.memory.id)
+
+
+async def current(engine: Engine, caller: Caller, view: View | None = None) -> list[str]:
+    ask = Search(mode=SearchMode.RECENT, limit=50, view=view or View())
+    return sorted(contents(await search(engine, caller, ask)))
+
+
+async def held(db: Db, caller: Caller, ref: Ref) -> MemoryId:
+    """The row of a memory, locked as whoever changes it does."""
+    memory_id = await memories.lock(db, caller, ref)
+    assert memory_id
+    return memory_id
+
+
+async def test_an_authored_update_ends_the_older_statement_and_undo_brings_it_back(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    oslo = await say(engine, caller, "Ana lives in Oslo")
+    clock.advance(timedelta(days=7))
+    await say(engine, caller, "Ana moved to Bergen", links=[Link(oslo, Relation.UPDATES)])
+    clock.advance(timedelta(days=1))
+
+    now = await current(engine, caller)
+    last_week = await current(engine, caller, View(as_of=clock.at - timedelta(days=5)))
+    history = await current(engine, caller, View(is_history=True))
+    await reopen(engine, caller, oslo)
+
+    assert now == ["Ana moved to Bergen"]
+    assert last_week == ["Ana lives in Oslo"]
+    assert history == ["Ana lives in Oslo", "Ana moved to Bergen"]
+    assert await current(engine, caller) == ["Ana lives in Oslo", "Ana moved to Bergen"]
+
+
+async def test_R245_likeness_alone_links_and_leaves_both_current(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.table = {"Ana lives in Oslo": at_cosine(1.0), "Ben lives in Oslo": at_cosine(0.95)}
+    ana = await say(engine, caller, "Ana lives in Oslo", links_similar=True)
+    ben = await say(engine, caller, "Ben lives in Oslo", links_similar=True)
+
+    async with engine.reading(caller) as db:
+        assert ana.id
+        assert ben.id
+        found = await links.links_of(db, caller, [ana.id], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
+
+    assert [
+        (each.source_id, each.target_id, each.relation, each.is_authored) for each in found
+    ] == [(ben.id, ana.id, Relation.UPDATES, False)]
+    assert await current(engine, caller) == ["Ana lives in Oslo", "Ben lives in Oslo"]
+
+
+@pytest.mark.parametrize(
+    ("cosine", "relation"),
+    [
+        (0.91, Relation.UPDATES),
+        (0.90, Relation.RELATED_TO),
+        (0.86, Relation.RELATED_TO),
+        (0.84, None),
+    ],
+)
+async def test_R244_above_nine_tenths_the_new_one_updates_and_a_little_below_they_are_related(
+    engine: Engine,
+    caller: Caller,
+    embedder: StubEmbedder,
+    cosine: float,
+    relation: Relation | None,
+) -> None:
+    embedder.table = {"old": at_cosine(1.0), "new": at_cosine(cosine)}
+    old = await say(engine, caller, "old", links_similar=True)
+    await say(engine, caller, "new", links_similar=True)
+
+    async with engine.reading(caller) as db:
+        found = await links.links_of(db, caller, [old.id], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
+
+    assert [each.relation for each in found] == ([relation] if relation else [])
+
+
+async def test_links_never_cross_workspaces(engine: Engine, caller: Caller) -> None:
+    stranger = await new_caller(engine)
+    theirs = await say(engine, stranger, "theirs")
+    ours = await say(
+        engine, caller, "ours", links=[Link(theirs, Relation.UPDATES)], links_similar=True
+    )
+
+    with pytest.raises(NotFound):
+        await link(engine, caller, ours, Link(theirs))
+    async with engine.pool.everywhere() as db:
+        cursor = await db.execute(
+            "SELECT count(*) FROM association WHERE source_id = %s", [ours.id]
+        )
+        assert await cursor.fetchone() == (0,)
+    assert await current(engine, stranger) == ["theirs"]
+
+
+async def test_N40_the_same_link_again_overwrites_its_weight(
+    engine: Engine, caller: Caller
+) -> None:
+    one, other = await say(engine, caller, "one"), await say(engine, caller, "other")
+    await link(engine, caller, one, Link(other, weight=0.3))
+
+    await link(engine, caller, one, Link(other, weight=0.9))
+
+    async with engine.reading(caller) as db:
+        found = await links.links_of(db, caller, [one.id], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
+    assert [(each.weight, each.is_authored) for each in found] == [(0.9, True)]
+
+
+async def test_what_is_deleted_while_something_alike_is_saved_does_not_fail_the_save(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    embedder.table = {"old": at_cosine(1.0), "new": at_cosine(0.95)}
+    old = await say(engine, caller, "old")
+    stays = await say(engine, caller, "something else")
+    wished = [Link(old, Relation.CAUSED_BY), Link(stays, Relation.PART_OF)]
+
+    async with engine.writing(caller) as db:
+        await remove_rows(engine, db, caller, [await held(db, caller, old)])
+        saving = asyncio.create_task(say(engine, caller, "new", links=wished, links_similar=True))
+        await wait_until_blocked(engine)
+    new = await saving
+
+    assert await current(engine, caller) == ["new", "something else"]
+    async with engine.reading(caller) as db:
+        found = await links.links_of(db, caller, [new.id], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
+    assert [(each.target_id, each.relation) for each in found] == [(stays.id, Relation.PART_OF)]
+
+
+@pytest.mark.parametrize("gone", ["source", "target"])
+async def test_a_link_to_or_from_what_is_being_deleted_finds_nothing(
+    engine: Engine, caller: Caller, gone: str
+) -> None:
+    ends = {"source": await say(engine, caller, "one"), "target": await say(engine, caller, "two")}
+
+    async with engine.writing(caller) as db:
+        await remove_rows(engine, db, caller, [await held(db, caller, ends[gone])])
+        linking = asyncio.create_task(link(engine, caller, ends["source"], Link(ends["target"])))
+        await wait_until_blocked(engine)
+
+    with pytest.raises(NotFound):
+        await linking
+
+
+async def test_unlinking_an_update_makes_the_older_statement_current_again(
+    engine: Engine, caller: Caller
+) -> None:
+    oslo = await say(engine, caller, "Ana lives in Oslo")
+    bergen = await say(engine, caller, "Ana is in Bergen", links=[Link(oslo, Relation.UPDATES)])
+
+    await unlink(engine, caller, bergen, oslo, Relation.UPDATES)
+
+    assert await current(engine, caller) == ["Ana is in Bergen", "Ana lives in Oslo"]
+
+
+async def test_a_memory_is_not_linked_to_itself(engine: Engine, caller: Caller) -> None:
+    one = await say(engine, caller, "one")
+
+    with pytest.raises(Invalid):
+        await link(engine, caller, one, Link(one))
+
+
+async def test_what_rests_on_a_replaced_statement_is_flagged(
+    engine: Engine, caller: Caller
+) -> None:
+    cause = await say(engine, caller, "The office is in Oslo")
+    await say(engine, caller, "Ana takes tram 12", links=[Link(cause, Relation.CAUSED_BY)])
+    before = await search(engine, caller, Search(mode=SearchMode.RECENT))
+    await say(engine, caller, "The office is in Bergen", links=[Link(cause, Relation.UPDATES)])
+
+    after = await search(engine, caller, Search(mode=SearchMode.RECENT))
+
+    assert [finding.is_doubted for finding in before.findings] == [False, False]
+    assert {finding.memory.content: finding.is_doubted for finding in after.findings} == {
+        "Ana takes tram 12": True,
+        "The office is in Bergen": False,
+    }
+
+
+async def test_a_forgotten_memory_can_be_restored_with_its_words_and_its_vector(
+    engine: Engine, caller: Caller, embedder: StubEmbedder
+) -> None:
+    tea = await say(engine, caller, "Ada takes her tea without milk")
+    await forget(engine, caller, tea)
+
+    restored = await restore(engine, caller, tea)
+
+    assert restored.has_vector
+    assert contents(await search(engine, caller, Search(query="tea milk"))) == [
+        "Ada takes her tea without milk"
+    ]
+    with pytest.raises(NotFound):
+        await restore(engine, caller, tea)
+
+
+async def importances(engine: Engine, caller: Caller) -> dict[str, float]:
+    found = await search(
+        engine, caller, Search(mode=SearchMode.RECENT, limit=50, counts_as_access=False)
+    )
+    return {finding.memory.content: finding.memory.importance for finding in found.findings}
+
+
+async def test_maintenance_run_once_or_many_times_leaves_the_same_rows(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    for number in range(5):
+        await say(engine, caller, f"fact {number}", lifecycle="decaying", category="fact")
+        clock.advance(timedelta(days=number))
+    clock.advance(timedelta(days=1))
+
+    await run_decay(engine, caller.workspace_id, no_heartbeat)
+    once = await importances(engine, caller)
+    for _ in range(10):
+        await run_decay(engine, caller.workspace_id, no_heartbeat)
+
+    assert await importances(engine, caller) == once
+    assert once["fact 0"] < once["fact 4"] < 0.5
+
+
+async def test_R246_R247_identity_pinned_and_permanent_memories_never_wear(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    await say(engine, caller, "She is called Ada", lifecycle="decaying", category="identity")
+    await say(engine, caller, "pinned", lifecycle="decaying", category="todo", pinned=True)
+    await say(engine, caller, "permanent", category="todo")
+    await say(engine, caller, "buy milk", lifecycle="decaying", category="todo", importance=0.15)
+    before = await importances(engine, caller)
+
+    for _ in range(40):
+        clock.advance(timedelta(days=10))
+        await run_decay(engine, caller.workspace_id, no_heartbeat)
+
+    after = await importances(engine, caller)
+    assert "buy milk" not in after
+    assert after == {text: value for text, value in before.items() if text != "buy milk"}
+
+
+async def test_pruning_hides_and_can_be_undone(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    milk = await say(
+        engine, caller, "buy milk", lifecycle="decaying", category="todo", importance=0.1
+    )
+    clock.advance(timedelta(days=100))
+    await run_decay(engine, caller.workspace_id, no_heartbeat)
+
+    with pytest.raises(NotFound):
+        await find_memory(engine, caller, milk)
+    restored = await restore(engine, caller, milk)
+    assert restored.content == "buy milk"
+
+
+async def test_the_same_words_kept_twice_are_merged_into_the_newest(
+    engine: Engine, caller: Caller, clock: Clock
+) -> None:
+    await say(engine, caller, "Ada likes tea", lifecycle="decaying", category="fact")
+    clock.advance(timedelta(days=1))
+    newest = await say(engine, caller, "Ada likes tea.", lifecycle="decaying", category="fact")
+
+    await run_decay(engine, caller.workspace_id, no_heartbeat)
+
+    found = await search(engine, caller, Search(mode=SearchMode.RECENT))
+    assert [finding.memory.id for finding in found.findings] == [newest.id]
+
+
+async def test_many_recalls_of_the_same_memories_at_once_all_succeed_and_all_count(
+    engine: Engine, caller: Caller
+) -> None:
+    for number in range(30):
+        await say(engine, caller, f"fact {number}")
+    orders = [
+        Search(mode=mode, limit=30) for mode in (SearchMode.RECENT, SearchMode.IMPORTANT)
+    ] * 20
+
+    await asyncio.gather(*(search(engine, caller, ask) for ask in orders))
+
+    found = await search(
+        engine, caller, Search(mode=SearchMode.RECENT, limit=30, counts_as_access=False)
+    )
+    assert [finding.memory.access_count for finding in found.findings] == [40] * 30
