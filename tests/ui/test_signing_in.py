@@ -72,7 +72,7 @@ def test_the_page_reports_an_unreachable_server_and_recovers(person: Person) -> 
     expect(page.get_by_text("The server cannot be reached. Retrying…")).to_be_visible()
     person.site.start()
 
-    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     expect(page.get_by_text("The server cannot be reached", exact=False)).to_have_count(0)
     person.ignore_errors("ERR_CONNECTION")
     person.ignore_errors("Failed to load resource")
