@@ -47,7 +47,7 @@ _SAVE = """
         )
     ),
     filed AS (
-        INSERT INTO memory_word (workspace_id, term, place, memory_id, frequency, length)
+        INSERT INTO memory_word (workspace_id, term, owner_id, memory_id, frequency, length)
         SELECT %(workspace_id)s, entry.term, %(workspace_id)s, %(id)s, entry.frequency, %(length)s
         FROM unnest(%(terms)s::text[], %(frequencies)s::integer[]) AS entry (term, frequency)
     )

@@ -161,7 +161,7 @@ async def _warm(engine: Engine, ours: Ours, tenants: Sequence[Tenant]) -> None:
 _DISK = """
     SELECT regexp_replace(relname, '_\\d+$', '') AS name, sum(pg_total_relation_size(oid))::bigint
     FROM pg_class
-    WHERE relkind = 'r' AND relname ~ '^(memory|event|word_tally)'
+    WHERE relkind = 'r' AND relname ~ '^(memory|event|keyword_total)'
     GROUP BY name
     ORDER BY 2 DESC
 """

@@ -133,7 +133,7 @@ def _terms(row: _Row) -> Iterable[Sequence[Any]]:
     yield m.workspace_id, m.id, row.scope_owner_id, list(row.terms), row.terms.total()
 
 
-def _tally(row: _Row) -> Iterable[Sequence[Any]]:
+def _total(row: _Row) -> Iterable[Sequence[Any]]:
     yield row.memory.workspace_id, row.scope_owner_id, 1, row.terms.total()
 
 
@@ -163,11 +163,11 @@ _TABLES = {
         _vector,
     ),
     "memory_word": (
-        ("workspace_id", "term", "place", "memory_id", "frequency", "length"),
+        ("workspace_id", "term", "owner_id", "memory_id", "frequency", "length"),
         _postings,
     ),
-    "memory_terms": (("workspace_id", "memory_id", "place", "terms", "length"), _terms),
-    "word_tally": (("workspace_id", "place", "documents", "length"), _tally),
+    "memory_terms": (("workspace_id", "memory_id", "owner_id", "terms", "length"), _terms),
+    "keyword_total": (("workspace_id", "owner_id", "documents", "length"), _total),
     "event": (
         ("workspace_id", "id", "action", "actor", "user_id", "details", "at"),
         _event,

@@ -213,7 +213,7 @@ class Worker:
         else:
             seconds = min(2.0**job.attempts, _MAX_BACKOFF_SECONDS) * _random.uniform(0.5, 1.5)
             await self._retry(job, description, timedelta(seconds=seconds), counts=True)
-        self._metrics.job(job.kind, "buried" if is_over else "retried")
+        self._metrics.job(job.kind, "failed" if is_over else "retried")
 
     async def _run_maintenance(self) -> None:
         surveyed_at: datetime | None = None

@@ -378,7 +378,7 @@ async def _count_memories(url: str) -> MemoryCounts:
                         ON t.workspace_id = m.workspace_id AND t.memory_id = m.id
                      WHERE t.length = (SELECT sum(w.frequency) FROM memory_word w
                         WHERE w.workspace_id = m.workspace_id AND w.memory_id = m.id)),
-                    (SELECT sum(documents) FROM word_tally),
+                    (SELECT sum(documents) FROM keyword_total),
                     (SELECT count(*) FROM memory_vector),
                     (SELECT array_agg(content) FROM memory)
                 """

@@ -139,7 +139,7 @@ def test_failed_jobs_unknown_embedders_and_missing_vectors_are_reported(
         INSERT INTO workspace (id, org_id, name, embedder)
             VALUES ('{workspace}', '{org}', 'lab', 'gone');
         INSERT INTO job (workspace_id, id, kind, dedupe_key, status, run_after, created_at)
-            VALUES ('{workspace}', '{uuid4()}', 'tend_vectors', '', 'buried', now(), now());
+            VALUES ('{workspace}', '{uuid4()}', 'tend_vectors', '', 'failed', now(), now());
         INSERT INTO memory (workspace_id, id, code, org_id, user_id, content, importance,
                 importance_base, lifecycle, scope, origin, content_digest, created_at, updated_at)
             VALUES ('{workspace}', '{uuid4()}', 'abcdefghijklmnopqrstuvwx', '{org}', '{user}', 'a',
@@ -164,7 +164,7 @@ def inbox_item(state: str, minutes: int, failure: str | None = None) -> str:
     return f"""
         INSERT INTO org (id, name) VALUES ('{org}', 'home');
         INSERT INTO workspace (id, org_id, name) VALUES ('{workspace}', '{org}', 'lab');
-        INSERT INTO lesson (workspace_id, id, dedupe_key, source, org_id, user_id, text, digest,
+        INSERT INTO inbox_item (workspace_id, id, dedupe_key, source, org_id, user_id, text, digest,
                 said_at, state, created_at, done_at, failure)
             VALUES ('{workspace}', '{uuid4()}', 'a', 'turn', '{org}', '{uuid4()}', 'a', '',
                 now(), '{state}', now() - interval '{minutes} minutes', {done_at}, {reason});

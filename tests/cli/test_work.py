@@ -32,7 +32,7 @@ def failed_job(restored: Path) -> str:
             DELETE FROM job;
             INSERT INTO job (workspace_id, id, kind, dedupe_key, status, attempts, run_after,
                              last_error, created_at)
-            SELECT id, '{job}', '{KIND}', '', 'buried', 5, now(), 'ValueError at x.py:1', now()
+            SELECT id, '{job}', '{KIND}', '', 'failed', 5, now(), 'ValueError at x.py:1', now()
             FROM workspace
             """,
         )
@@ -41,12 +41,12 @@ def failed_job(restored: Path) -> str:
 
 @pytest.mark.slow
 def test_a_failed_job_is_listed_retried_and_done(restored: Path, failed_job: str) -> None:
-    shown = recollect("jobs", "list", "--status", "buried", "--data-dir", restored)
+    shown = recollect("jobs", "list", "--status", "failed", "--data-dir", restored)
     retried = recollect("jobs", "retry", failed_job, "--data-dir", restored)
     done = recollect("work", "--once", "--data-dir", restored)
     after = recollect("jobs", "--data-dir", restored, "list")
 
-    assert shown.out.startswith(f"{failed_job}  buried   {KIND}     try 5  due 20")
+    assert shown.out.startswith(f"{failed_job}  failed   {KIND}     try 5  due 20")
     assert shown.out.endswith("  ValueError at x.py:1\n")
     assert (retried.code, retried.out) == (0, "1 jobs will be retried\n")
     assert (done.code, done.out) == (0, "1 jobs done\n")
@@ -55,7 +55,7 @@ def test_a_failed_job_is_listed_retried_and_done(restored: Path, failed_job: str
 
 def test_without_failed_jobs_nothing_is_retried(restored: Path) -> None:
     retried = recollect("jobs", "retry", "--data-dir", restored)
-    shown = recollect("jobs", "list", "--status", "buried", "--data-dir", restored)
+    shown = recollect("jobs", "list", "--status", "failed", "--data-dir", restored)
 
     assert (retried.code, retried.out) == (0, "0 jobs will be retried\n")
     assert (shown.code, shown.out) == (0, "no jobs\n")

@@ -73,17 +73,17 @@ async def test_acknowledged_memories_survive_repeated_kill_9() -> None:
     }
 
 
-# Every memory has the recorded number of postings, the tally is their sum, and each memory has a
+# Every memory has the recorded number of postings, the totals is their sum, and each memory has a
 # vector or a queued job that will add it.
 CONSISTENCY = """
     SELECT
         (SELECT count(*) FROM memory) AS memories,
         (SELECT count(*) FROM memory JOIN memory_terms USING (workspace_id)
          WHERE memory.id = memory_terms.memory_id) AS with_terms,
-        (SELECT sum(documents) FROM word_tally) AS tallied,
+        (SELECT sum(documents) FROM keyword_total) AS tallied,
         (SELECT sum(cardinality(terms)) FROM memory_terms)
             = (SELECT count(*) FROM memory_word) AS postings_agree,
-        (SELECT sum(length) FROM memory_terms) = (SELECT sum(length) FROM word_tally)
+        (SELECT sum(length) FROM memory_terms) = (SELECT sum(length) FROM keyword_total)
             AS lengths_agree,
         (SELECT count(*) FROM memory_vector)
             = (SELECT count(*) FROM memory)

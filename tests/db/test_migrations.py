@@ -24,8 +24,15 @@ from tests.support.database import TestDatabases
 pytestmark = pytest.mark.anyio
 
 OLD_VERSION = Path(__file__).parent / "old_version"
-# Tables and columns that 0002 renames.
-RENAMED_TABLES: dict[str, str] = {}
+# Tables that `0002_plain_names.sql` renames.
+RENAMED_TABLES = {
+    "association": "memory_link",
+    "hidden_call": "builtin_call",
+    "lesson": "inbox_item",
+    "memory_text": "memory_past_text",
+    "word_census": "common_word_run",
+    "word_tally": "keyword_total",
+}
 
 
 def load_old_database(databases: TestDatabases) -> str:

@@ -251,7 +251,7 @@ async def test_S44_without_a_workspace_nothing_can_be_written(
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
         with pytest.raises(InsufficientPrivilege, match="row-level security"):
             await db.execute(
-                "INSERT INTO word_tally (workspace_id, place, documents, length) VALUES (%s, %s, 1, 1)",
+                "INSERT INTO keyword_total (workspace_id, owner_id, documents, length) VALUES (%s, %s, 1, 1)",
                 [our_workspace, our_workspace],
             )
 

@@ -226,10 +226,10 @@ async def test_a_workspace_of_about_the_same_size_keeps_its_counts(
 
 
 async def count_rows(engine: Engine, caller: Caller) -> tuple[int, int]:
-    """Return the number of rows in `common_word` and in `word_census`."""
+    """Return the number of rows in `common_word` and in `common_word_run`."""
     async with engine.reading(caller) as db:
         cursor = await db.execute(
-            "SELECT (SELECT count(*) FROM common_word), (SELECT count(*) FROM word_census)"
+            "SELECT (SELECT count(*) FROM common_word), (SELECT count(*) FROM common_word_run)"
         )
         [row] = await cursor.fetchall()
     return row

@@ -61,7 +61,7 @@ async def rows(engine: Engine, caller: Caller) -> list[dict[str, Any]]:
         await cursor.execute("SELECT * FROM memory WHERE workspace_id = %s ORDER BY id", values)
         stored = await cursor.fetchall()
         await cursor.execute(
-            "SELECT * FROM association WHERE workspace_id = %s"
+            "SELECT * FROM memory_link WHERE workspace_id = %s"
             " ORDER BY source_id, target_id, relation",
             values,
         )

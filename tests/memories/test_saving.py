@@ -571,7 +571,7 @@ async def test_deleting_a_memory_leaves_nothing_in_any_table(
         for table in ("memory_vector", "memory_terms", "memory_word"):
             cursor = await db.execute(f"SELECT DISTINCT memory_id FROM {table}")  # pyright: ignore[reportCallIssue, reportArgumentType]
             assert [row[0] for row in await cursor.fetchall()] == [stored.memory.id]
-        cursor = await db.execute("SELECT sum(documents) FROM word_tally")
+        cursor = await db.execute("SELECT sum(documents) FROM keyword_total")
         assert await cursor.fetchone() == (1,)
 
 

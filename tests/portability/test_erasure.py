@@ -63,11 +63,11 @@ MARK = "qzxmarkab"
 OTHER = "wvyotherb"
 # The number and length of the memories of each scope owner: as tallied, and as indexed.
 TALLIED = """
-    SELECT workspace_id, place, sum(documents), sum(length) FROM word_tally
+    SELECT workspace_id, owner_id, sum(documents), sum(length) FROM keyword_total
     GROUP BY 1, 2 ORDER BY 1, 2
 """
 INDEXED = """
-    SELECT workspace_id, place, count(*), sum(length) FROM memory_terms
+    SELECT workspace_id, owner_id, count(*), sum(length) FROM memory_terms
     GROUP BY 1, 2 ORDER BY 1, 2
 """
 
@@ -123,7 +123,7 @@ async def test_S85_erasing_a_user_leaves_no_byte_and_changes_nothing_else(
         "injection",
         "memory_message",
         "memory_source",
-        "association",
+        "memory_link",
         "segment",
         "memory_vector",
     }
@@ -367,7 +367,7 @@ async def test_S86_a_running_distillation_does_not_restore_erased_data(
     await learning
     await save_ready(engine, grace.workspace_id)
 
-    assert (erased.counts["lesson"], erased.counts["candidate"]) == (1, 1)
+    assert (erased.counts["inbox_item"], erased.counts["candidate"]) == (1, 1)
     assert sum((await rows_by_table(engine, grace.workspace_id, MARK)).values()) == 0
 
 

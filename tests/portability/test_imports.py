@@ -169,7 +169,9 @@ async def test_concurrent_imports_add_each_record_once(
     assert sum(report.kept["memory"] for report in reports) == 450
     assert sum(report.kept["user"] for report in reports) == 1
     [(counted,)] = await fetch_rows(
-        engine, "SELECT sum(documents) FROM word_tally WHERE workspace_id = %s", caller.workspace_id
+        engine,
+        "SELECT sum(documents) FROM keyword_total WHERE workspace_id = %s",
+        caller.workspace_id,
     )
     assert counted == 450
 

@@ -285,7 +285,7 @@ async def indexed(engine: Engine, caller: Caller) -> list[Any]:
         await fetch_rows(
             engine,
             """
-            SELECT term, NULLIF(place, workspace_id), memory_id, frequency, length FROM memory_word
+            SELECT term, NULLIF(owner_id, workspace_id), memory_id, frequency, length FROM memory_word
             WHERE workspace_id = %s ORDER BY 1, 3
             """,
             where,
@@ -300,7 +300,7 @@ async def indexed(engine: Engine, caller: Caller) -> list[Any]:
         ),
         await fetch_rows(
             engine,
-            "SELECT sum(documents), sum(length) FROM word_tally WHERE workspace_id = %s",
+            "SELECT sum(documents), sum(length) FROM keyword_total WHERE workspace_id = %s",
             where,
         ),
     ]
@@ -316,17 +316,17 @@ async def test_every_table_is_exported_or_left_out_for_a_reason(
         "vector_index": "vectors are recomputed",
         "memory_word": "derived from the memory",
         "memory_terms": "derived from the memory",
-        "word_tally": "derived from the memories",
+        "keyword_total": "derived from the memories",
         "common_word": "derived from the memories",
-        "word_census": "derived from the memories",
+        "common_word_run": "derived from the memories",
         "job": "work of this instance",
         "event": "the audit log of this instance",
         "idempotency": "responses, stored for a day",
         "injection": "what one turn was shown, stored for a month",
-        "hidden_call": "tool calls of a turn, stored for a month",
+        "builtin_call": "tool calls of a turn, stored for a month",
         "response": "answers of a model, stored for a month",
         "model_call": "the model costs of this instance",
-        "lesson": "inbox items, stored for a month",
+        "inbox_item": "inbox items, stored for a month",
         "candidate": "candidates that wait for review",
         "asset_piece": "bytes, exported as files",
         "message_file_piece": "bytes, exported as files",

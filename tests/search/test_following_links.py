@@ -33,7 +33,7 @@ _MEMBERS = """
         FROM generate_series(1, %(count)s)
         RETURNING id
     )
-    INSERT INTO association (
+    INSERT INTO memory_link (
         workspace_id, id, source_id, target_id, relation, weight, is_authored, created_at
     )
     SELECT %(workspace_id)s, gen_random_uuid(), id, %(hub_id)s, 'part_of', %(weight)s, true, %(now)s
@@ -155,7 +155,7 @@ async def test_the_links_of_a_hub_of_thousands_are_read_once_at_most(
 
     async with engine.pool.writing(caller.workspace_id) as db:
         if is_analysed:
-            await db.execute("ANALYZE association")
+            await db.execute("ANALYZE memory_link")
         with record_plans("ANALYZE, TIMING OFF, COSTS OFF") as plans:
             seeds = [hub, *unlinked]
             steps = await links.follow(db, caller, seeds, NO_FILTER, limit=MOST, now=engine.now())
@@ -163,9 +163,9 @@ async def test_the_links_of_a_hub_of_thousands_are_read_once_at_most(
 
     assert len(steps) == MOST
     plan = plans[0].text
-    scans = re.findall(r" on association \w+ \(actual rows=([\d.]+) loops=(\d+)\)", plan)
+    scans = re.findall(r" on memory_link \w+ \(actual rows=([\d.]+) loops=(\d+)\)", plan)
     assert scans
     # Mostly some hundreds. But what the planner expects hangs on what other tests have left, and it
     # may sort them all; never again for each of the memories that have no links.
     assert sum(float(rows) * int(loops) for rows, loops in scans) < 1.2 * MEMBERS
-    assert "Seq Scan on association" not in plan
+    assert "Seq Scan on memory_link" not in plan

@@ -119,7 +119,7 @@ async def test_links_never_cross_workspaces(engine: Engine, caller: Caller) -> N
         await link(engine, caller, ours, Link(theirs))
     async with engine.pool.everywhere() as db:
         cursor = await db.execute(
-            "SELECT count(*) FROM association WHERE source_id = %s", [ours.id]
+            "SELECT count(*) FROM memory_link WHERE source_id = %s", [ours.id]
         )
         assert await cursor.fetchone() == (0,)
     assert await current(engine, stranger) == ["theirs"]

@@ -9,7 +9,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from recollect.chat.queries import injections, stored_responses
-from recollect.chat.queries.injections import HiddenCalls, Injection
+from recollect.chat.queries.injections import BuiltinCalls, Injection
 from recollect.chat.queries.stored_responses import Response
 from recollect.core.domain import Caller, ThreadId, WorkspaceId
 from recollect.documents.documents import keep_artifact
@@ -122,8 +122,8 @@ async def _add_model_data(engine: Engine, caller: Caller, mark: str, session: st
         await injections.store_injection(
             db, caller, Injection(uuid4().bytes, [row[0]], "suffix"), now
         )
-        await injections.store_hidden_calls(
-            db, caller, HiddenCalls(uuid4().hex, messages, messages), now
+        await injections.store_builtin_calls(
+            db, caller, BuiltinCalls(uuid4().hex, messages, messages), now
         )
         item = inbox_item_of(
             caller,
@@ -135,7 +135,7 @@ async def _add_model_data(engine: Engine, caller: Caller, mark: str, session: st
         )
         await inbox.insert(db, caller.workspace_id, [made])
         await db.execute(
-            "INSERT INTO common_word (workspace_id, term, place, memories) VALUES (%s, %s, %s, 1)",
+            "INSERT INTO common_word (workspace_id, term, owner_id, memories) VALUES (%s, %s, %s, 1)",
             [caller.workspace_id, mark, caller.workspace_id],
         )
         await db.execute(

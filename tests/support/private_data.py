@@ -25,7 +25,7 @@ from fastapi import FastAPI
 
 from recollect.api.gateway import Interface
 from recollect.chat.queries import injections, stored_responses
-from recollect.chat.queries.injections import HiddenCalls
+from recollect.chat.queries.injections import BuiltinCalls
 from recollect.chat.queries.stored_responses import Response
 from recollect.conversations.threads import AddTurn, OpenThread, add_turn, open_thread
 from recollect.core import domain
@@ -414,7 +414,7 @@ async def _add_model_data(
             owner,
             Response(response, None, str(thread_id), None, messages, messages, answer, now),
         )
-        await injections.store_hidden_calls(db, owner, HiddenCalls(call, messages, messages), now)
+        await injections.store_builtin_calls(db, owner, BuiltinCalls(call, messages, messages), now)
         item = inbox_item_of(owner, LearningInput(secret, "turn", now, thread_id=thread_id))
         await learn_from(engine, db, owner, item)
         candidate = StoredCandidate(

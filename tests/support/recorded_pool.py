@@ -15,15 +15,15 @@ _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The tables with texts, keys, names and data derived from them, and the index of labels.
 _SENSITIVE = [
     "memory",
-    "memory_text",
+    "memory_past_text",
     "memory_vector",
     "memory_word",
     "memory_terms",
-    "association",
+    "memory_link",
     "asset",
     "memory_source",
     "insight",
-    "lesson",
+    "inbox_item",
     "candidate",
     "document",
     "document_piece",

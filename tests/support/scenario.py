@@ -97,7 +97,7 @@ class Scenario:
     async def inbox_item(self, caller: Caller) -> tuple[str, int, str | None]:
         [found] = await fetch_rows(
             self.engine,
-            "SELECT state, attempts, failure FROM lesson WHERE workspace_id = %s AND user_id = %s",
+            "SELECT state, attempts, failure FROM inbox_item WHERE workspace_id = %s AND user_id = %s",
             caller.workspace_id,
             caller.user_id,
         )

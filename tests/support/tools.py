@@ -136,7 +136,7 @@ async def links_of(engine: Engine, workspace_id: WorkspaceId) -> set[tuple[str, 
     """Every link of a workspace: source, relation, target, weight."""
     found = await fetch_rows(
         engine,
-        "SELECT source_id, relation, target_id, weight FROM association WHERE workspace_id = %s",
+        "SELECT source_id, relation, target_id, weight FROM memory_link WHERE workspace_id = %s",
         workspace_id,
     )
     return {

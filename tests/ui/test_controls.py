@@ -62,7 +62,7 @@ def test_a_failed_job_can_be_retried(person: Person) -> None:
         async with engine.writing(person.caller) as db:
             await job_queue.enqueue(db, workspace_id, [later], engine.now())
             await db.execute(
-                "UPDATE job SET status = 'buried', attempts = 5, last_error = 'It fell over.'"
+                "UPDATE job SET status = 'failed', attempts = 5, last_error = 'It fell over.'"
                 " WHERE workspace_id = %s AND kind = 'distil'",
                 (workspace_id,),
             )

@@ -178,7 +178,7 @@ async def test_a_poison_job_fails_and_the_others_finish(
 
     assert await job_states(engine, caller, unique_kind(request)) == ["done"] * 99
     [failed] = await list_jobs(engine, poisoned, unique_kind(request))
-    assert (failed.status, failed.attempts) == ("buried", MAX_ATTEMPTS)
+    assert (failed.status, failed.attempts) == ("failed", MAX_ATTEMPTS)
     assert failed.last_error
     assert failed.last_error.startswith("ValueError at test_job_queue.py")
     assert "Ada" not in failed.last_error
@@ -349,7 +349,7 @@ async def test_failed_jobs_with_the_same_key_are_retried_one_at_a_time(
     async with engine.pool.everywhere() as db:
         await job_queue.retry_failed(db, None, engine.now())
 
-    assert await job_states(engine, caller, unique_kind(request)) == ["buried", "pending"]
+    assert await job_states(engine, caller, unique_kind(request)) == ["failed", "pending"]
 
 
 async def claim_one(engine: Engine, db: job_queue.Db, kind: str) -> list[job_queue.Job]:

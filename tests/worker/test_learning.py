@@ -79,7 +79,7 @@ async def test_R032_R033_R039_the_worker_distils_items_and_saves_memories(
     assert (row["origin"], row["quote"]) == ("model", "I live in Oslo.")
     assert row["summary"]
     left = await fetch_rows(
-        engine, "SELECT state, text FROM lesson WHERE workspace_id = %s", caller.workspace_id
+        engine, "SELECT state, text FROM inbox_item WHERE workspace_id = %s", caller.workspace_id
     )
     assert [tuple(each) for each in left] == [("done", None)]
 
@@ -323,7 +323,7 @@ async def test_S51_S54_a_budget_stops_background_work_before_it_is_exceeded(
     assert 0 < spent <= 4_000
     [[waiting]] = await fetch_rows(
         instance,
-        "SELECT count(*) FROM lesson WHERE workspace_id = %s AND state = 'pending'",
+        "SELECT count(*) FROM inbox_item WHERE workspace_id = %s AND state = 'pending'",
         caller.workspace_id,
     )
     own = [each for each in endpoint.requests if "cats" in each.prompt]

@@ -143,7 +143,7 @@ async def test_the_worker_distils_an_outcome_that_no_client_claimed(
     ] == "auto_research"
     waiting = await fetch_rows(
         instance,
-        "SELECT 1 FROM lesson WHERE workspace_id = %s AND state = 'pending'",
+        "SELECT 1 FROM inbox_item WHERE workspace_id = %s AND state = 'pending'",
         caller.workspace_id,
     )
     assert waiting == []
@@ -174,7 +174,7 @@ async def test_an_outcome_on_which_the_model_hangs_is_left_to_the_worker(
     assert watcher.saved == []
     left = await fetch_rows(
         instance,
-        "SELECT state, attempts FROM lesson WHERE workspace_id = %s AND source <> 'turn'",
+        "SELECT state, attempts FROM inbox_item WHERE workspace_id = %s AND source <> 'turn'",
         caller.workspace_id,
     )
     assert [tuple(each) for each in left] == [("pending", 1)]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from recollect.chat.prompt import text_of
-from recollect.chat.queries.injections import HiddenCalls
+from recollect.chat.queries.injections import BuiltinCalls
 from recollect.chat.tool_rounds import ToolCall
 
 Object = dict[str, Any]
@@ -96,16 +96,18 @@ def sum_usages(usages: Sequence[Object]) -> Object:
     return total
 
 
-def restore_hidden_calls(
-    messages: Sequence[Object], hidden: Mapping[str, HiddenCalls]
+def restore_builtin_calls(
+    messages: Sequence[Object], builtin_calls: Mapping[str, BuiltinCalls]
 ) -> list[Object]:
     """Put the calls that the client never saw, and their results, back where they were."""
-    if not hidden:
+    if not builtin_calls:
         return list(messages)
     restored: list[Object] = []
     for message in messages:
         calls = cast("list[Object]", message.get("tool_calls") or [])
-        missing = next((hidden[call["id"]] for call in calls if call.get("id") in hidden), None)
+        missing = next(
+            (builtin_calls[call["id"]] for call in calls if call.get("id") in builtin_calls), None
+        )
         if missing is None:
             restored.append(message)
             continue

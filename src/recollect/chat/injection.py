@@ -12,7 +12,7 @@ import structlog
 from recollect.chat.builtin_tools import ToolContext
 from recollect.chat.prompt import text_of, user_message_digests
 from recollect.chat.queries import injections
-from recollect.chat.queries.injections import HiddenCalls, Injection
+from recollect.chat.queries.injections import BuiltinCalls, Injection
 from recollect.core.domain import Caller, Memory, MemoryId, Ref, Right
 from recollect.core.errors import Unavailable
 from recollect.core.prompt_fence import fence_memories, new_suffix, stable_suffix, strip_fences
@@ -56,7 +56,7 @@ class InjectedMemories:
     state: InjectionState = InjectionState.OFF
     stable: str | None = None
     blocks: Mapping[int, str] = field(default_factory=dict[int, str])
-    hidden: Mapping[str, HiddenCalls] = field(default_factory=dict[str, HiddenCalls])
+    builtin_calls: Mapping[str, BuiltinCalls] = field(default_factory=dict[str, BuiltinCalls])
     # The codes of all injected memories; those recalled for this turn come first.
     codes: Sequence[str] = ()
     # Memories recalled for this turn, best first, and those injected into every turn.
@@ -107,7 +107,7 @@ async def _find_memories(
             db, caller, context.visible, limit=_MAX_STABLE, now=engine.now()
         )
         stored = await injections.find(db, caller.workspace_id, list(digests.values()))
-        hidden = await _find_hidden_calls(db, caller, messages)
+        builtin_calls = await _find_builtin_calls(db, caller, messages)
         still_visible = await _find_earlier_memories(engine, db, caller, context, stored)
         found = Recalled([], is_degraded=False)
         if query:
@@ -147,7 +147,7 @@ async def _find_memories(
         InjectionState.DEGRADED if found.is_degraded else state,
         fence_memories(stable, stable_suffix(str(caller.workspace_id), stable)) if stable else None,
         blocks,
-        hidden,
+        builtin_calls,
         list(dict.fromkeys(each.code for each in [*recalled, *stable, *earlier])),
         hits,
         stable,
@@ -209,12 +209,12 @@ async def _find_earlier_memories(
     }
 
 
-async def _find_hidden_calls(
+async def _find_builtin_calls(
     db: Db, caller: Caller, messages: Sequence[Message]
-) -> dict[str, HiddenCalls]:
+) -> dict[str, BuiltinCalls]:
     ids = [
         str(message["tool_call_id"])
         for message in messages
         if message.get("role") == "tool" and message.get("tool_call_id")
     ]
-    return await injections.find_hidden_calls(db, caller, ids) if ids else {}
+    return await injections.find_builtin_calls(db, caller, ids) if ids else {}

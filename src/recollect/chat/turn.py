@@ -22,7 +22,7 @@ from recollect.chat.answers import (
     finish_reason,
     merge_rounds,
     parse_object,
-    restore_hidden_calls,
+    restore_builtin_calls,
     sum_usages,
     tool_name,
     tool_names,
@@ -32,7 +32,7 @@ from recollect.chat.builtin_tools import ToolContext
 from recollect.chat.injection import InjectedMemories, InjectionState, recall_for_turn
 from recollect.chat.prompt import compose_messages, text_of, user_message_digests
 from recollect.chat.queries import injections
-from recollect.chat.queries.injections import HiddenCalls, Injection
+from recollect.chat.queries.injections import BuiltinCalls, Injection
 from recollect.chat.tool_rounds import (
     MAX_STORED_CHARACTERS,
     ToolCall,
@@ -456,7 +456,7 @@ class _Turn:
                 messages, stable=self._injected.stable, blocks=self._injected.blocks
             )
             if not self._ask.is_translated:
-                composed = restore_hidden_calls(composed, self._injected.hidden)
+                composed = restore_builtin_calls(composed, self._injected.builtin_calls)
             if composed != messages:
                 body = {**body, "messages": composed}
         if body.get("model") != self._route.model and self._route.model:
@@ -638,15 +638,15 @@ class _Turn:
         """
         if client_calls and our_calls:
             finished = [await self._run_call(call) for call in our_calls[:MAX_CALLS_PER_ROUND]]
-            hidden = HiddenCalls(
+            made = BuiltinCalls(
                 client_calls[0].id,
                 [each.call.message for each in finished],
                 [tool_result(each.call, each.result) for each in finished],
             )
             async with self._engine.writing(self._caller) as db:
                 for call in client_calls:
-                    row = replace(hidden, call_id=call.id)
-                    await injections.store_hidden_calls(db, self._caller, row, self._engine.now())
+                    row = replace(made, call_id=call.id)
+                    await injections.store_builtin_calls(db, self._caller, row, self._engine.now())
         return bool(client_calls) or not our_calls or number == MAX_ROUNDS
 
     async def _next_body(

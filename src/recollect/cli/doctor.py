@@ -464,9 +464,9 @@ async def _vectors(db: Db) -> Finding:
 
 async def _queue(db: Db) -> Finding:
     depths = {each.status: each for each in await job_queue.depth(db)}
-    failed, queued = depths.get("buried"), depths.get("pending")
+    failed, queued = depths.get("failed"), depths.get("pending")
     if failed:
-        todo = "`recollect jobs list --status buried` shows why; `recollect jobs retry` retries"
+        todo = "`recollect jobs list --status failed` shows why; `recollect jobs retry` retries"
         return Finding("jobs", WARN, f"{failed.count:,} failed", todo)
     if queued and queued.oldest and utc_now() - queued.oldest > _MAX_QUEUE_AGE:
         says = f"{queued.count:,} queued, the oldest since {queued.oldest:%Y-%m-%d %H:%M}"

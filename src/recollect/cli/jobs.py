@@ -20,8 +20,8 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "jobs",
-        about="List background jobs and retry those that failed too often (status `buried`).",
-        example="recollect jobs list --status buried\nrecollect jobs retry",
+        about="List background jobs and retry those that failed too often.",
+        example="recollect jobs list --status failed\nrecollect jobs retry",
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     show = add_command(
@@ -29,12 +29,12 @@ def add(commands: Commands) -> None:
         "list",
         summary="list jobs, newest first",
         about="List jobs, newest first: id, status, kind, attempts, due time and last error.",
-        example="recollect jobs list --status buried --limit 10",
+        example="recollect jobs list --status failed --limit 10",
     )
     show.add_argument(
         "--status",
-        choices=["pending", "running", "done", "buried"],
-        help="only jobs with this status (pending: queued; buried: failed)",
+        choices=["pending", "running", "done", "failed"],
+        help="only jobs with this status (pending: queued)",
     )
     show.add_argument(
         "--limit", type=positive_int, default=50, help="maximum number of jobs (default 50)"
@@ -44,7 +44,7 @@ def add(commands: Commands) -> None:
         verbs,
         "retry",
         summary="retry failed jobs",
-        about="Retry failed jobs (status `buried`). Fix the cause of the failure first.",
+        about="Retry failed jobs. Fix the cause of the failure first.",
         example="recollect jobs retry\nrecollect jobs retry 0197c0de-7a4b-7c1e-9d2f-3b6a5e8f1c20",
     )
     retry.add_argument("job", nargs="?", type=UUID, help="a job's id (default: all failed jobs)")

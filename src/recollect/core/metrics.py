@@ -97,7 +97,7 @@ class Metrics:
 
     def queue(self, counts: dict[str, int], oldest_seconds: float) -> None:
         """Set the current state of the job queue."""
-        for status in ("pending", "running", "buried"):
+        for status in ("pending", "running", "failed"):
             self._queue.labels(status).set(counts.get(status, 0))
         self._oldest.set(oldest_seconds)
 

@@ -1,7 +1,4 @@
-"""The job queue. Jobs are queued in the transaction that needs them and claimed with a lease.
-
-The database calls a failed job `buried`.
-"""
+"""The job queue. Jobs are queued in the transaction that needs them and claimed with a lease."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -177,7 +174,7 @@ _RETRY = """
 """
 _FAIL = """
     UPDATE job
-    SET status = 'buried', finished_at = %(now)s, locked_until = NULL, last_error = %(error)s
+    SET status = 'failed', finished_at = %(now)s, locked_until = NULL, last_error = %(error)s
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND status = 'running'
         AND worker = %(worker)s AND attempts = %(attempts)s
 """
@@ -320,7 +317,7 @@ _RETRY_FAILED = """
     WHERE (workspace_id, id) IN (
         SELECT DISTINCT ON (workspace_id, kind, dedupe_key) workspace_id, id
         FROM job failed
-        WHERE status = 'buried' AND (%(id)s::uuid IS NULL OR id = %(id)s)
+        WHERE status = 'failed' AND (%(id)s::uuid IS NULL OR id = %(id)s)
             AND NOT EXISTS (
                 SELECT FROM job duplicate
                 WHERE duplicate.workspace_id = failed.workspace_id AND duplicate.kind = failed.kind

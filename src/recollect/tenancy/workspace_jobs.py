@@ -52,7 +52,7 @@ async def retry_job(engine: Engine, caller: Caller, job_id: UUID) -> ListedJob:
         found = await job_queue.list_jobs_in(db, workspace_ids, only=JobId(job_id), limit=1)
         if not found:
             raise NotFound("job")
-        if found[0].status != "buried" or not await job_queue.retry_failed(
+        if found[0].status != "failed" or not await job_queue.retry_failed(
             db, JobId(job_id), engine.now()
         ):
             raise Conflict(

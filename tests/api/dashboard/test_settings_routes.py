@@ -196,20 +196,20 @@ async def test_jobs_are_listed_and_failed_ones_can_be_retried(
         clock.advance(timedelta(seconds=1))
     async with dashboard.engine.pool.everywhere() as db:
         await db.execute(
-            "UPDATE job SET status = 'buried', attempts = 5, last_error = 'ValueError'"
+            "UPDATE job SET status = 'failed', attempts = 5, last_error = 'ValueError'"
             " WHERE workspace_id = %s AND dedupe_key = '1'",
             [workspace_id],
         )
 
     found = await get(dashboard, "/chat/api/jobs")
-    [failed] = (await get(dashboard, "/chat/api/jobs", state="buried"))["items"]
+    [failed] = (await get(dashboard, "/chat/api/jobs", state="failed"))["items"]
     page = await get(dashboard, "/chat/api/jobs", limit=2)
     again = await dashboard.http.post(f"/chat/api/jobs/{failed['id']}/retry")
     twice = await dashboard.http.post(f"/chat/api/jobs/{failed['id']}/retry")
 
     mine = [each for each in found["items"] if each["kind"] == "distil"]
-    assert {each["state"] for each in mine} == {"pending", "buried"}
-    assert found["counts"]["buried"] == 1
+    assert {each["state"] for each in mine} == {"pending", "failed"}
+    assert found["counts"]["failed"] == 1
     assert (failed["tries"], failed["error"]) == (5, "ValueError")
     assert page["has_more"]
     rest = await get(dashboard, "/chat/api/jobs", cursor=page["next_cursor"])

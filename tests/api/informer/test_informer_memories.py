@@ -375,7 +375,7 @@ async def test_R156_regenerating_keeps_a_given_summary_in_the_history(
     answer = await http.put(f"/api/memories/{created['id']}", json={"action": "regenerate"})
 
     assert answer.json()["summary"] == "User says: The Lisbon export is due on Monday."
-    history = "SELECT content FROM memory_text WHERE workspace_id = %s"
+    history = "SELECT content FROM memory_past_text WHERE workspace_id = %s"
     assert await fetch_rows(engine, history, caller.workspace_id) == [("Export talk",)]
 
 

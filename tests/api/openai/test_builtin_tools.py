@@ -319,7 +319,7 @@ async def test_N21_the_client_sees_one_clean_answer(routed: Routed, how: str) ->
 
 
 @pytest.mark.parametrize("how", ["whole", "streamed"])
-async def test_hidden_calls_of_a_mixed_round_are_restored_later(routed: Routed, how: str) -> None:
+async def test_builtin_calls_of_a_mixed_round_are_restored_later(routed: Routed, how: str) -> None:
     await routed.remember("The user lives in Oslo.")
     routed.upstream.script = [
         Answer(
@@ -409,7 +409,7 @@ async def test_R031_every_completed_call_adds_one_inbox_item(routed: Routed) -> 
 
     found = await fetch_rows(
         routed.engine,
-        "SELECT source, state, count(*) FROM lesson WHERE workspace_id = %s"
+        "SELECT source, state, count(*) FROM inbox_item WHERE workspace_id = %s"
         " GROUP BY 1, 2 ORDER BY 1",
         routed.caller.workspace_id,
     )
@@ -434,7 +434,9 @@ async def test_a_read_only_key_is_not_offered_the_save_tool(routed: Routed) -> N
 
     assert routed.last.tools == [RECALL, SEARCH]
     found = await fetch_rows(
-        routed.engine, "SELECT 1 FROM lesson WHERE workspace_id = %s", routed.caller.workspace_id
+        routed.engine,
+        "SELECT 1 FROM inbox_item WHERE workspace_id = %s",
+        routed.caller.workspace_id,
     )
     assert found == []
 

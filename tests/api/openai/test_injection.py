@@ -320,7 +320,7 @@ async def test_a_request_chooses_the_memory_mode(
 async def _stored_texts(routed: Routed) -> list[Any]:
     async with routed.engine.pool.everywhere() as db:
         cursor = await db.execute(
-            "SELECT text FROM lesson WHERE workspace_id = %(w)s "
+            "SELECT text FROM inbox_item WHERE workspace_id = %(w)s "
             "UNION ALL SELECT content FROM message WHERE workspace_id = %(w)s",
             {"w": routed.caller.workspace_id},
         )

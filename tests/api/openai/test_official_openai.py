@@ -139,7 +139,7 @@ def test_a_disconnect_stops_the_model_and_loses_nothing(
 
     assert endpoint.disconnected.wait(10)
     messages = _wait_for_two_messages(database_url, live)
-    inbox = _rows(database_url, live, "SELECT text FROM lesson WHERE workspace_id = %s")
+    inbox = _rows(database_url, live, "SELECT text FROM inbox_item WHERE workspace_id = %s")
     assert [row[:2] for row in messages] == [("user", "I live in Oslo."), ("assistant", "One")]
     assert messages[1][2]["incomplete"] is True
     assert inbox == [("I live in Oslo.",)]

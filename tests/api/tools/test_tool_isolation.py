@@ -173,7 +173,7 @@ async def test_S41_S75_no_route_finds_things_of_another_workspace(
     assert await dump(engine, foreigner) == before
     dangling = await fetch_rows(
         engine,
-        "SELECT count(*) FROM association WHERE workspace_id = %s AND target_id = %s",
+        "SELECT count(*) FROM memory_link WHERE workspace_id = %s AND target_id = %s",
         caller.workspace_id,
         foreign.memory,
     )

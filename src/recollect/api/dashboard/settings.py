@@ -37,7 +37,7 @@ router = APIRouter(responses=RESPONSES)
 class JobParameters(common.DashboardPageParameters):
     """Which jobs to list."""
 
-    state: Literal["pending", "running", "buried"] | None = None
+    state: Literal["pending", "running", "failed"] | None = None
 
 
 @router.get("/chat/api/jobs")

@@ -1,4 +1,4 @@
-"""The SQL for injections (the memories added to each user message) and hidden tool calls."""
+"""The SQL for injections (the memories added to each user message) and calls of built-in tools."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,31 +18,36 @@ from recollect.memories.queries.memories import MATCHES_FILTER, filter_values, f
 class Injection:
     """The memories injected after a user message, in order, in a fence with this suffix.
 
-    `place` is the digest of the conversation up to that message.
+    `conversation_digest` is the digest of the conversation up to that message.
     """
 
-    place: bytes
+    conversation_digest: bytes
     memory_ids: Sequence[MemoryId]
     suffix: str
 
 
 _FIND = """
-    SELECT place, memory_ids, suffix
+    SELECT conversation_digest, memory_ids, suffix
     FROM injection
-    WHERE workspace_id = %(workspace_id)s AND place = ANY(%(digests)s)
+    WHERE workspace_id = %(workspace_id)s AND conversation_digest = ANY(%(digests)s)
 """
 _PUT = """
-    INSERT INTO injection (workspace_id, place, user_id, memory_ids, suffix, created_at)
-    VALUES (%(workspace_id)s, %(place)s, %(user_id)s, %(memory_ids)s, %(suffix)s, %(now)s)
-    ON CONFLICT (workspace_id, place) DO UPDATE
+    INSERT INTO injection (
+        workspace_id, conversation_digest, user_id, memory_ids, suffix, created_at
+    ) VALUES (
+        %(workspace_id)s, %(conversation_digest)s, %(user_id)s, %(memory_ids)s, %(suffix)s, %(now)s
+    )
+    ON CONFLICT (workspace_id, conversation_digest) DO UPDATE
     SET user_id = EXCLUDED.user_id, memory_ids = EXCLUDED.memory_ids, suffix = EXCLUDED.suffix,
         created_at = EXCLUDED.created_at
 """
 # everywhere: one sweep deletes old injections, in all workspaces.
 _SWEEP = """
     DELETE FROM injection
-    WHERE (workspace_id, place) IN (
-        SELECT workspace_id, place FROM injection WHERE created_at < %(before)s LIMIT %(limit)s
+    WHERE (workspace_id, conversation_digest) IN (
+        SELECT workspace_id, conversation_digest FROM injection
+        WHERE created_at < %(before)s
+        LIMIT %(limit)s
     )
 """
 
@@ -53,7 +58,7 @@ async def find(
     """Return the stored injections for these digests, by digest."""
     async with db.cursor(row_factory=class_row(Injection)) as cursor:
         await cursor.execute(_FIND, {"workspace_id": workspace_id, "digests": list(digests)})
-        return {bytes(each.place): each for each in await cursor.fetchall()}
+        return {bytes(each.conversation_digest): each for each in await cursor.fetchall()}
 
 
 async def store_injection(db: Db, caller: Caller, injection: Injection, now: datetime) -> None:
@@ -63,7 +68,7 @@ async def store_injection(db: Db, caller: Caller, injection: Injection, now: dat
         {
             "workspace_id": caller.workspace_id,
             "user_id": caller.user_id,
-            "place": injection.place,
+            "conversation_digest": injection.conversation_digest,
             "memory_ids": list(injection.memory_ids),
             "suffix": injection.suffix,
             "now": now,
@@ -95,29 +100,29 @@ async def stable_memories(
 
 
 _HIDE = """
-    INSERT INTO hidden_call (workspace_id, call_id, user_id, calls, results, created_at)
+    INSERT INTO builtin_call (workspace_id, call_id, user_id, calls, results, created_at)
     VALUES (%(workspace_id)s, %(call_id)s, %(user_id)s, %(calls)s, %(results)s, %(now)s)
     ON CONFLICT (workspace_id, call_id) DO UPDATE
     SET user_id = EXCLUDED.user_id, calls = EXCLUDED.calls, results = EXCLUDED.results,
         created_at = EXCLUDED.created_at
 """
-_HIDDEN = """
+_CALLS = """
     SELECT call_id, calls, results
-    FROM hidden_call
+    FROM builtin_call
     WHERE workspace_id = %(workspace_id)s AND call_id = ANY(%(call_ids)s)
         AND (user_id IS NULL OR user_id = %(user_id)s)
 """
-# everywhere: one sweep deletes old hidden calls that no client continued, in all workspaces.
-_SWEEP_HIDDEN = """
-    DELETE FROM hidden_call
+# everywhere: one sweep deletes old built-in calls that no client continued, in all workspaces.
+_SWEEP_CALLS = """
+    DELETE FROM builtin_call
     WHERE (workspace_id, call_id) IN (
-        SELECT workspace_id, call_id FROM hidden_call WHERE created_at < %(before)s LIMIT %(limit)s
+        SELECT workspace_id, call_id FROM builtin_call WHERE created_at < %(before)s LIMIT %(limit)s
     )
 """
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenCalls:
+class BuiltinCalls:
     """Calls of built-in tools and their results, made in the same round as a client's call."""
 
     call_id: str
@@ -125,32 +130,32 @@ class HiddenCalls:
     results: list[dict[str, Any]]
 
 
-async def store_hidden_calls(db: Db, caller: Caller, hidden: HiddenCalls, now: datetime) -> None:
+async def store_builtin_calls(db: Db, caller: Caller, made: BuiltinCalls, now: datetime) -> None:
     """Store calls that the client does not see, until it sends the result of its own call."""
     await db.execute(
         _HIDE,
         {
             "workspace_id": caller.workspace_id,
             "user_id": caller.user_id,
-            "call_id": hidden.call_id,
-            "calls": Jsonb(hidden.calls),
-            "results": Jsonb(hidden.results),
+            "call_id": made.call_id,
+            "calls": Jsonb(made.calls),
+            "results": Jsonb(made.results),
             "now": now,
         },
     )
 
 
-async def find_hidden_calls(
+async def find_builtin_calls(
     db: Db, caller: Caller, call_ids: Sequence[str]
-) -> dict[str, HiddenCalls]:
-    """Return the hidden calls of the same rounds as these client calls, by call id."""
+) -> dict[str, BuiltinCalls]:
+    """Return the built-in calls of the same rounds as these client calls, by call id."""
     values = {"workspace_id": caller.workspace_id, "user_id": caller.user_id}
-    async with db.cursor(row_factory=class_row(HiddenCalls)) as cursor:
-        await cursor.execute(_HIDDEN, {**values, "call_ids": list(call_ids)})
+    async with db.cursor(row_factory=class_row(BuiltinCalls)) as cursor:
+        await cursor.execute(_CALLS, {**values, "call_ids": list(call_ids)})
         return {each.call_id: each for each in await cursor.fetchall()}
 
 
 async def sweep(db: Db, before: datetime, limit: int) -> None:
-    """Delete injections and hidden calls from before this time, `limit` of each, everywhere."""
+    """Delete injections and built-in calls from before this time, `limit` of each, everywhere."""
     await db.execute(_SWEEP, {"before": before, "limit": limit})
-    await db.execute(_SWEEP_HIDDEN, {"before": before, "limit": limit})
+    await db.execute(_SWEEP_CALLS, {"before": before, "limit": limit})

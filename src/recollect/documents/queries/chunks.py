@@ -193,11 +193,11 @@ _COUNT = f"""
 """
 # As with memories, the number of texts comes in a row whether or not there is a term to read.
 _POSTINGS = f"""
-    SELECT asked.term, tally.texts, found.*
+    SELECT asked.term, totals.texts, found.*
     FROM (
         SELECT coalesce(sum(d.chunk_count), 0)::bigint AS texts FROM document d
         WHERE d.workspace_id = %(workspace_id)s AND d.status = 'ready' AND {DOCUMENT_VISIBLE}
-    ) AS tally
+    ) AS totals
     LEFT JOIN unnest(%(read)s::text[]) AS asked (term) ON true
     CROSS JOIN LATERAL (
         SELECT {POSTED}

@@ -42,17 +42,17 @@ async def find_generations(db: Db, workspace_id: WorkspaceId) -> GenerationState
 # The shared part of a workspace's index is what all members see; of a thread's index, everything.
 _INDEXED = """
     SELECT i.thread_id, greatest(1, sum(t.documents))::bigint,
-        coalesce(sum(t.documents) FILTER (WHERE t.place = i.workspace_id), 0)::float8
+        coalesce(sum(t.documents) FILTER (WHERE t.owner_id = i.workspace_id), 0)::float8
             / greatest(1, sum(t.documents))
     FROM vector_index i
-    LEFT JOIN word_tally t ON t.workspace_id = i.workspace_id
+    LEFT JOIN keyword_total t ON t.workspace_id = i.workspace_id
     WHERE i.workspace_id = %(workspace_id)s AND i.generation = %(generation)s AND i.is_ready
         AND i.thread_id IS NULL
     GROUP BY i.thread_id
     UNION ALL
     SELECT i.thread_id, greatest(1, sum(t.documents))::bigint, 1
     FROM vector_index i
-    LEFT JOIN word_tally t ON t.workspace_id = i.workspace_id AND t.place = i.thread_id
+    LEFT JOIN keyword_total t ON t.workspace_id = i.workspace_id AND t.owner_id = i.thread_id
     WHERE i.workspace_id = %(workspace_id)s AND i.generation = %(generation)s AND i.is_ready
         AND i.thread_id IS NOT NULL
     GROUP BY i.thread_id

@@ -22,30 +22,30 @@ MAX_DIMENSIONS = 4_000
 # not dense is faster.
 _MIN_DENSE = 200_000
 
-# everywhere: finds the workspaces and threads that need an index, or a denser one. `word_tally`
-# already counts memories: the `place` of memories with scope `thread` is the thread's id.
+# everywhere: finds the workspaces and threads that need an index, or a denser one. `keyword_total`
+# already counts memories: the `owner_id` of memories with scope `thread` is the thread's id.
 _WANTED = """
-    SELECT tally.workspace_id, g.number, g.dimension, tally.documents >= %(dense)s, i.name,
-        tally.place
+    SELECT totals.workspace_id, g.number, g.dimension, totals.documents >= %(dense)s, i.name,
+        totals.owner_id
     FROM (
-        SELECT workspace_id, place, sum(documents) AS documents,
-            sum(documents) FILTER (WHERE place = workspace_id) AS shared
-        FROM word_tally
-        GROUP BY GROUPING SETS ((workspace_id), (workspace_id, place))
+        SELECT workspace_id, owner_id, sum(documents) AS documents,
+            sum(documents) FILTER (WHERE owner_id = workspace_id) AS shared
+        FROM keyword_total
+        GROUP BY GROUPING SETS ((workspace_id), (workspace_id, owner_id))
         HAVING sum(documents) >= least(%(min_memories)s, %(min_in_thread)s)
-    ) AS tally
-    JOIN generation g ON g.workspace_id = tally.workspace_id AND g.state = 'serving'
-    LEFT JOIN thread t ON t.workspace_id = tally.workspace_id AND t.id = tally.place
+    ) AS totals
+    JOIN generation g ON g.workspace_id = totals.workspace_id AND g.state = 'serving'
+    LEFT JOIN thread t ON t.workspace_id = totals.workspace_id AND t.id = totals.owner_id
     LEFT JOIN vector_index i
         ON i.workspace_id = g.workspace_id AND i.generation = g.number
-        AND i.thread_id IS NOT DISTINCT FROM tally.place
+        AND i.thread_id IS NOT DISTINCT FROM totals.owner_id
     WHERE g.dimension <= %(max_dimensions)s
         AND CASE
-            WHEN tally.place IS NULL THEN tally.documents >= %(min_memories)s
-                AND tally.shared >= %(min_shared)s * tally.documents
-            ELSE t.id IS NOT NULL AND tally.documents >= %(min_in_thread)s
+            WHEN totals.owner_id IS NULL THEN totals.documents >= %(min_memories)s
+                AND totals.shared >= %(min_shared)s * totals.documents
+            ELSE t.id IS NOT NULL AND totals.documents >= %(min_in_thread)s
         END
-        AND (i.is_ready IS NOT TRUE OR (tally.documents >= %(dense)s AND NOT i.is_dense))
+        AND (i.is_ready IS NOT TRUE OR (totals.documents >= %(dense)s AND NOT i.is_dense))
 """
 
 

@@ -7,45 +7,46 @@ from recollect.db.pool import Db
 # scope owner for which a word's count exceeds the number of memories: what one user or thread has
 # lost may be little for the workspace, but everything that their searches see.
 _CHANGED = """
-    FROM word_census census
+    FROM common_word_run counted
     FULL JOIN (
-        SELECT workspace_id, sum(documents) AS documents FROM word_tally GROUP BY workspace_id
-    ) AS tally USING (workspace_id)
-    WHERE ((tally.documents BETWEEN 0.9 * census.documents AND 1.1 * census.documents) IS NOT TRUE
+        SELECT workspace_id, sum(documents) AS documents FROM keyword_total GROUP BY workspace_id
+    ) AS totals USING (workspace_id)
+    WHERE (
+        (totals.documents BETWEEN 0.9 * counted.documents AND 1.1 * counted.documents) IS NOT TRUE
         OR workspace_id IN (
             SELECT common.workspace_id
             FROM common_word common
             LEFT JOIN (
-                SELECT workspace_id, place, sum(documents) AS documents FROM word_tally
-                GROUP BY workspace_id, place
-            ) AS own USING (workspace_id, place)
+                SELECT workspace_id, owner_id, sum(documents) AS documents FROM keyword_total
+                GROUP BY workspace_id, owner_id
+            ) AS own USING (workspace_id, owner_id)
             WHERE common.memories > 1.1 * coalesce(own.documents, 0)))
 """
 # everywhere: finds the workspaces whose words should be counted.
-_TO_COUNT = f"SELECT workspace_id {_CHANGED} AND tally.documents >= %(min_memories)s"
+_TO_COUNT = f"SELECT workspace_id {_CHANGED} AND totals.documents >= %(min_memories)s"
 # everywhere: finds the workspaces whose words no longer need counting. One that is about as large
 # as when it was counted keeps its counts: its size may vary around the minimum.
 _SHRUNKEN = f"""
     SELECT workspace_id {_CHANGED}
-        AND coalesce(tally.documents, 0) < %(min_memories)s AND census.documents IS NOT NULL
+        AND coalesce(totals.documents, 0) < %(min_memories)s AND counted.documents IS NOT NULL
 """
 _DELETE_COUNTS = "DELETE FROM common_word WHERE workspace_id = %(workspace_id)s"
 _INSERT_COUNTS = """
-    INSERT INTO common_word (workspace_id, term, place, memories)
-    SELECT %(workspace_id)s, term, place, count(*)
+    INSERT INTO common_word (workspace_id, term, owner_id, memories)
+    SELECT %(workspace_id)s, term, owner_id, count(*)
     FROM memory_word
     WHERE workspace_id = %(workspace_id)s
-    GROUP BY term, place
+    GROUP BY term, owner_id
     HAVING count(*) >= %(min_common)s
 """
 _SET_COUNTED_SIZE = """
-    INSERT INTO word_census (workspace_id, documents)
+    INSERT INTO common_word_run (workspace_id, documents)
     SELECT %(workspace_id)s, coalesce(sum(documents), 0)
-    FROM word_tally
+    FROM keyword_total
     WHERE workspace_id = %(workspace_id)s
     ON CONFLICT (workspace_id) DO UPDATE SET documents = EXCLUDED.documents
 """
-_DELETE_COUNTED_SIZE = "DELETE FROM word_census WHERE workspace_id = %(workspace_id)s"
+_DELETE_COUNTED_SIZE = "DELETE FROM common_word_run WHERE workspace_id = %(workspace_id)s"
 # A word in fewer memories is always read.
 _MIN_COMMON = 1_000
 

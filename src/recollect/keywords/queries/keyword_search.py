@@ -31,11 +31,11 @@ from recollect.memories.queries.memories import MATCHES_FILTER, filter_values
 # Memories that the caller cannot see are not counted: a score must not reveal whether another
 # person's memory has a word. If there is no term to read, one row with the number of texts remains.
 _POSTINGS = PreparedQuery(f"""
-    SELECT asked.term, tally.texts, found.*
+    SELECT asked.term, totals.texts, found.*
     FROM (
-        SELECT coalesce(sum(documents), 0)::bigint AS texts FROM word_tally
-        WHERE workspace_id = %(workspace_id)s AND place = ANY({SCOPE_OWNERS})
-    ) AS tally
+        SELECT coalesce(sum(documents), 0)::bigint AS texts FROM keyword_total
+        WHERE workspace_id = %(workspace_id)s AND owner_id = ANY({SCOPE_OWNERS})
+    ) AS totals
     LEFT JOIN unnest(%(read)s::text[]) AS asked (term) ON true
     CROSS JOIN LATERAL (
         SELECT {POSTED}
@@ -43,7 +43,7 @@ _POSTINGS = PreparedQuery(f"""
             SELECT memory_id AS id, frequency, length
             FROM memory_word
             WHERE workspace_id = %(workspace_id)s AND term = asked.term
-                AND place = ANY({SCOPE_OWNERS})
+                AND owner_id = ANY({SCOPE_OWNERS})
             LIMIT %(max_postings)s
         ) AS posting
     ) AS found
@@ -53,12 +53,12 @@ _POSTINGS = PreparedQuery(f"""
 # own rows took 33 ms unsorted and takes 13 ms sorted.
 _POSTINGS_OF_OWN = PreparedQuery(f"""
     WITH own AS MATERIALIZED (SELECT ARRAY({OWN_IN_SHARED} ORDER BY m.id) AS ids)
-    SELECT asked.term, tally.texts + cardinality(own.ids), found.*
+    SELECT asked.term, totals.texts + cardinality(own.ids), found.*
     FROM own
     CROSS JOIN (
-        SELECT coalesce(sum(documents), 0)::bigint AS texts FROM word_tally
-        WHERE workspace_id = %(workspace_id)s AND place = ANY({SCOPE_OWNERS})
-    ) AS tally
+        SELECT coalesce(sum(documents), 0)::bigint AS texts FROM keyword_total
+        WHERE workspace_id = %(workspace_id)s AND owner_id = ANY({SCOPE_OWNERS})
+    ) AS totals
     LEFT JOIN unnest(%(read)s::text[]) AS asked (term) ON true
     CROSS JOIN LATERAL (
         SELECT {POSTED}
@@ -66,12 +66,12 @@ _POSTINGS_OF_OWN = PreparedQuery(f"""
             SELECT memory_id AS id, frequency, length
             FROM memory_word
             WHERE workspace_id = %(workspace_id)s AND term = asked.term
-                AND place = ANY({SCOPE_OWNERS})
+                AND owner_id = ANY({SCOPE_OWNERS})
             UNION ALL
             SELECT memory_id, frequency, length
             FROM memory_word
             WHERE workspace_id = %(workspace_id)s AND term = asked.term
-                AND place = ANY({SHARED_SCOPE_OWNERS}) AND memory_id = ANY(own.ids)
+                AND owner_id = ANY({SHARED_SCOPE_OWNERS}) AND memory_id = ANY(own.ids)
             LIMIT %(max_postings)s
         ) AS posting
     ) AS found
@@ -100,7 +100,7 @@ async def _score(db: Db, caller: Caller, query: Sequence[Word]) -> tuple[Bm25Sco
 # What is needed to rank a memory `m`, and the key of its postings.
 MEMORY_COLUMNS = f"""
     m.importance, m.importance_base, m.thread_id, m.created_at, left(m.content, 42) AS opening,
-    m.content ILIKE ALL(%(phrases)s) AS has_phrases, {INDEX_OWNER} AS place
+    m.content ILIKE ALL(%(phrases)s) AS has_phrases, {INDEX_OWNER} AS owner_id
 """
 CANDIDATE_COLUMNS = """
     seen.id, seen.importance, seen.importance_base, seen.thread_id, seen.created_at, seen.opening,
@@ -113,7 +113,7 @@ LATER_TERMS = """
     FROM unnest(%(rest)s::text[]) AS asked (term)
     CROSS JOIN LATERAL (
         SELECT frequency, length FROM memory_word
-        WHERE workspace_id = %(workspace_id)s AND term = asked.term AND place = seen.place
+        WHERE workspace_id = %(workspace_id)s AND term = asked.term AND owner_id = seen.owner_id
             AND memory_id = seen.id
         LIMIT 1
     ) AS posting
@@ -140,7 +140,7 @@ _NEIGHBOURS = f"""
         UNION ALL
         (SELECT m.id, row_number() OVER () AS steps FROM (
             SELECT m.id FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND ({SCOPE_OWNER}) = seen.place
+            WHERE m.workspace_id = %(workspace_id)s AND ({SCOPE_OWNER}) = seen.owner_id
                 AND m.thread_id IS NULL AND m.deleted_at IS NULL
                 AND (m.created_at, m.id) < (seen.created_at, seen.id)
                 AND seen.thread_id IS NULL AND seen.opening LIKE '%%:%%'
@@ -149,7 +149,7 @@ _NEIGHBOURS = f"""
         UNION ALL
         (SELECT m.id, row_number() OVER () AS steps FROM (
             SELECT m.id FROM memory m
-            WHERE m.workspace_id = %(workspace_id)s AND ({SCOPE_OWNER}) = seen.place
+            WHERE m.workspace_id = %(workspace_id)s AND ({SCOPE_OWNER}) = seen.owner_id
                 AND m.thread_id IS NULL AND m.deleted_at IS NULL
                 AND (m.created_at, m.id) > (seen.created_at, seen.id)
                 AND seen.thread_id IS NULL AND seen.opening LIKE '%%:%%'
@@ -221,7 +221,7 @@ _POSTINGS_AMONG = PreparedQuery(f"""
             FROM unnest(%(ids)s::uuid[]) AS findable (id)
             JOIN memory_word word
                 ON word.workspace_id = %(workspace_id)s AND word.term = asked.term
-                AND word.place = ANY({SCOPE_OWNERS} || {SHARED_SCOPE_OWNERS})
+                AND word.owner_id = ANY({SCOPE_OWNERS} || {SHARED_SCOPE_OWNERS})
                 AND word.memory_id = findable.id
         ) AS posting
     ) AS found
@@ -440,7 +440,8 @@ def _with_neighbours(
 
 _COMMON_COUNTS = f"""
     SELECT term, sum(memories)::bigint FROM common_word
-    WHERE workspace_id = %(workspace_id)s AND term = ANY(%(terms)s) AND place = ANY({SCOPE_OWNERS})
+    WHERE workspace_id = %(workspace_id)s AND term = ANY(%(terms)s)
+        AND owner_id = ANY({SCOPE_OWNERS})
     GROUP BY term
 """
 
@@ -456,7 +457,8 @@ _IN_USE = f"""
     FROM unnest(%(terms)s::text[]) AS asked (term)
     CROSS JOIN LATERAL (
         SELECT FROM memory_word
-        WHERE workspace_id = %(workspace_id)s AND term = asked.term AND place = ANY({SCOPE_OWNERS})
+        WHERE workspace_id = %(workspace_id)s AND term = asked.term
+            AND owner_id = ANY({SCOPE_OWNERS})
         LIMIT 1
     ) AS used
 """

@@ -11,33 +11,33 @@ from recollect.db.pool import Db
 # join compared each row with each.
 _SUM_TOTALS = """
     WITH locked AS MATERIALIZED (
-        SELECT t.id FROM word_tally t
+        SELECT t.id FROM keyword_total t
         WHERE t.workspace_id = %(workspace_id)s
             AND t.id = ANY(ARRAY(
                 SELECT id
                 FROM (
-                    SELECT id, count(*) OVER (PARTITION BY place) AS increments
-                    FROM word_tally
+                    SELECT id, count(*) OVER (PARTITION BY owner_id) AS increments
+                    FROM keyword_total
                     WHERE workspace_id = %(workspace_id)s
                 ) AS each
                 WHERE increments > 1))
         FOR UPDATE SKIP LOCKED
     ),
     folded AS (
-        DELETE FROM word_tally
+        DELETE FROM keyword_total
         WHERE workspace_id = %(workspace_id)s AND id = ANY(ARRAY(SELECT id FROM locked))
-        RETURNING place, documents, length
+        RETURNING owner_id, documents, length
     )
-    INSERT INTO word_tally (workspace_id, place, documents, length)
-    SELECT %(workspace_id)s, place, sum(documents), sum(length) FROM folded
-    GROUP BY place
+    INSERT INTO keyword_total (workspace_id, owner_id, documents, length)
+    SELECT %(workspace_id)s, owner_id, sum(documents), sum(length) FROM folded
+    GROUP BY owner_id
 """
 
 
 # A transaction that deletes the increments of a scope owner while they are summed up would miss the
 # sum.
 _LOCK_TOTALS = """
-    SELECT pg_advisory_xact_lock(hashtextextended('tally/' || %(workspace_id)s::text, 0))
+    SELECT pg_advisory_xact_lock(hashtextextended('totals/' || %(workspace_id)s::text, 0))
 """
 
 
@@ -54,9 +54,9 @@ async def fold_totals(db: Db, workspace_id: WorkspaceId) -> None:
 
 # everywhere: finds the workspaces that have enough increments to fold.
 _TO_FOLD = """
-    SELECT workspace_id FROM word_tally
+    SELECT workspace_id FROM keyword_total
     GROUP BY workspace_id
-    HAVING count(*) > count(DISTINCT place) + 100
+    HAVING count(*) > count(DISTINCT owner_id) + 100
 """
 
 

@@ -1,7 +1,4 @@
-"""Queries on inbox items, which wait to be distilled, and on the candidates made from them.
-
-The tables keep their older name: an inbox item is a row of `lesson`.
-"""
+"""Queries on inbox items, which wait to be distilled, and on the candidates made from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +34,7 @@ class InboxItem:
 
 
 _ADD = """
-    INSERT INTO lesson (
+    INSERT INTO inbox_item (
         workspace_id, id, dedupe_key, source, org_id, user_id, subject, thread_id, text, digest,
         said_at, state, held_until, created_at, project_id
     ) VALUES (
@@ -84,7 +81,7 @@ _DUE = """
                 ORDER BY coalesce(waiting.held_until, waiting.created_at), waiting.said_at,
                     waiting.id
             ) AS turn
-        FROM lesson waiting
+        FROM inbox_item waiting
         WHERE waiting.workspace_id = %(workspace_id)s AND waiting.state = 'pending'
             AND (waiting.held_until IS NULL OR waiting.held_until <= %(now)s)
     ) AS due
@@ -102,10 +99,10 @@ async def list_due(db: Db, workspace_id: WorkspaceId, *, now: datetime, limit: i
 # The attempt is counted before it starts, so an item that crashes the worker is not retried for
 # ever. The claim keeps two workers of one workspace from both paying for it.
 _CLAIM = """
-    UPDATE lesson
+    UPDATE inbox_item
     SET attempts = attempts + 1, held_until = %(held_until)s
     WHERE workspace_id = %(workspace_id)s AND id = (
-        SELECT waiting.id FROM lesson waiting
+        SELECT waiting.id FROM inbox_item waiting
         WHERE waiting.workspace_id = %(workspace_id)s AND waiting.id = %(id)s
             AND waiting.state = 'pending'
             AND (waiting.held_until IS NULL OR waiting.held_until <= %(now)s)
@@ -127,7 +124,7 @@ async def claim(
 
 
 _NEXT_DUE = """
-    SELECT min(coalesce(held_until, created_at)) FROM lesson
+    SELECT min(coalesce(held_until, created_at)) FROM inbox_item
     WHERE workspace_id = %(workspace_id)s AND state = 'pending'
 """
 
@@ -139,7 +136,7 @@ async def next_due(db: Db, workspace_id: WorkspaceId) -> datetime | None:
 
 
 _POSTPONE = """
-    UPDATE lesson
+    UPDATE inbox_item
     SET attempts = %(attempts)s, held_until = %(until)s, failure = coalesce(%(failure)s, failure)
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND state = 'pending'
 """
@@ -160,7 +157,7 @@ async def postpone(
 
 
 _CLOSE = """
-    UPDATE lesson
+    UPDATE inbox_item
     SET state = %(state)s, text = NULL, done_at = %(now)s, failure = %(failure)s
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND state = 'pending'
 """
@@ -199,10 +196,10 @@ class Backlog:
 _BACKLOG = """
     SELECT waiting.pending, waiting.since, taken.by_rules, taken.reason
     FROM (
-        SELECT count(*) AS pending, min(created_at) AS since FROM lesson WHERE state = 'pending'
+        SELECT count(*) AS pending, min(created_at) AS since FROM inbox_item WHERE state = 'pending'
     ) AS waiting, (
         SELECT count(*) AS by_rules, (array_agg(failure ORDER BY done_at DESC))[1] AS reason
-        FROM lesson
+        FROM inbox_item
         WHERE state <> 'pending' AND done_at > %(after)s AND failure IS NOT NULL
     ) AS taken
 """
@@ -219,7 +216,7 @@ async def read_backlog(db: Db, *, after: datetime) -> Backlog:
 
 _LEARNT = """
     SELECT EXISTS (
-        SELECT FROM lesson
+        SELECT FROM inbox_item
         WHERE workspace_id = %(workspace_id)s AND digest = %(digest)s AND state = 'done'
             AND subject IS NOT DISTINCT FROM %(subject)s
             AND CASE WHEN project_id IS NULL THEN workspace_id ELSE project_id END = coalesce(
@@ -244,14 +241,15 @@ async def is_learnt(db: Db, workspace_id: WorkspaceId, item: InboxItem) -> bool:
 
 # everywhere: one sweep deletes old closed items, and with them their candidates.
 _SWEEP = """
-    DELETE FROM lesson
+    DELETE FROM inbox_item
     WHERE (workspace_id, id) IN (
-        SELECT workspace_id, id FROM lesson
+        SELECT workspace_id, id FROM inbox_item
         WHERE state <> 'pending' AND done_at < %(before)s
             AND NOT EXISTS (
                 SELECT FROM candidate
-                WHERE candidate.workspace_id = lesson.workspace_id
-                    AND candidate.lesson_id = lesson.id AND candidate.state IN ('ready', 'pending')
+                WHERE candidate.workspace_id = inbox_item.workspace_id
+                    AND candidate.inbox_item_id = inbox_item.id
+                    AND candidate.state IN ('ready', 'pending')
             )
         LIMIT %(limit)s
     )
@@ -288,7 +286,8 @@ class StoredCandidate:
 
 _INSERT = """
     INSERT INTO candidate (
-        workspace_id, id, lesson_id, content, summary, category, quote, slot, why, state, created_at
+        workspace_id, id, inbox_item_id, content, summary, category, quote, slot, why, state,
+        created_at
     ) VALUES (
         %(workspace_id)s, %(id)s, %(item_id)s, %(content)s, %(summary)s, %(category)s, %(quote)s,
         %(slot)s, %(why)s, %(state)s, %(created_at)s
@@ -319,14 +318,14 @@ async def insert(db: Db, workspace_id: WorkspaceId, made: Sequence[StoredCandida
 
 # A user sees only candidates from threads that are visible to them.
 _CANDIDATES = f"""
-    SELECT c.id, c.lesson_id AS inbox_item_id, c.content, c.summary, c.category, c.quote, c.slot,
+    SELECT c.id, c.inbox_item_id, c.content, c.summary, c.category, c.quote, c.slot,
         c.why, c.state, c.created_at, l.source, l.org_id, l.user_id, l.subject, l.thread_id,
         l.said_at
     FROM candidate c
-    JOIN lesson l ON l.workspace_id = c.workspace_id AND l.id = c.lesson_id
+    JOIN inbox_item l ON l.workspace_id = c.workspace_id AND l.id = c.inbox_item_id
     WHERE c.workspace_id = %(workspace_id)s AND c.state = %(state)s
         AND (%(id)s::uuid IS NULL OR c.id = %(id)s)
-        AND (%(item_id)s::uuid IS NULL OR c.lesson_id = %(item_id)s)
+        AND (%(item_id)s::uuid IS NULL OR c.inbox_item_id = %(item_id)s)
         AND (%(beyond_at)s::timestamptz IS NULL
              OR (c.created_at, c.id) > (%(beyond_at)s, %(beyond_id)s::uuid))
         AND (%(user_id)s::uuid IS NULL OR NOT EXISTS (

@@ -1,4 +1,4 @@
-"""The rows of `association` (links between memories): create, find and follow for two hops."""
+"""The rows of `memory_link` (links between memories): create, find and follow for two hops."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from recollect.memories.queries.memories import (
 # A requested (authored) link is never downgraded to one by similarity. Both ends are locked,
 # because the foreign key check would otherwise wait for a delete of one of them and then fail.
 _PUT = """
-    INSERT INTO association AS known (
+    INSERT INTO memory_link AS known (
         workspace_id, id, source_id, target_id, relation, weight, is_authored, created_at
     )
     SELECT source.workspace_id, %(id)s::uuid, source.id, target.id, %(relation)s::text,
@@ -70,7 +70,7 @@ async def put(db: Db, workspace_id: WorkspaceId, association: Association) -> bo
 
 
 _REMOVE = """
-    DELETE FROM association
+    DELETE FROM memory_link
     WHERE workspace_id = %(workspace_id)s AND source_id = %(source_id)s
         AND target_id = %(target_id)s AND relation = %(relation)s
 """
@@ -95,7 +95,7 @@ async def remove(
 
 _LINKS_AMONG = """
     SELECT id, source_id, target_id, relation, weight, is_authored, created_at
-    FROM association
+    FROM memory_link
     WHERE workspace_id = %(workspace_id)s
         AND source_id = ANY(%(ids)s) AND target_id = ANY(%(ids)s)
     ORDER BY created_at, id
@@ -113,7 +113,7 @@ _LINKS_OF = f"""
         (
             SELECT edge.* FROM (
                 SELECT a.id, a.source_id, a.target_id, a.weight, a.created_at
-                FROM association a
+                FROM memory_link a
                 WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id
                     AND a.is_authored = kind.is_authored AND a.relation = kind.relation
                 ORDER BY a.weight DESC, a.target_id
@@ -131,7 +131,7 @@ _LINKS_OF = f"""
         (
             SELECT edge.* FROM (
                 SELECT a.id, a.source_id, a.target_id, a.weight, a.created_at
-                FROM association a
+                FROM memory_link a
                 WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id
                     AND a.is_authored = kind.is_authored AND a.relation = kind.relation
                 ORDER BY a.weight DESC, a.source_id
@@ -207,7 +207,7 @@ class LinkStep(NamedTuple):
 # the planner may still sort them all, once.
 _OUTWARD = """
     SELECT a.target_id AS end_id, a.weight
-    FROM association a
+    FROM memory_link a
     WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id AND a.is_authored
         AND a.relation = kind.relation
     ORDER BY a.weight DESC, a.target_id
@@ -215,7 +215,7 @@ _OUTWARD = """
 """
 _INWARD = """
     SELECT a.source_id AS end_id, a.weight
-    FROM association a
+    FROM memory_link a
     WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id AND a.is_authored
         AND a.relation = kind.relation
     ORDER BY a.weight DESC, a.source_id
@@ -231,14 +231,14 @@ _VISIBLE_END = f"""
 # would do: otherwise, if most links of a workspace lead to one memory, the planner scans them all.
 _HAS_LINKS = """
     (
-        SELECT FROM association a
+        SELECT FROM memory_link a
         WHERE a.workspace_id = %(workspace_id)s AND a.source_id = s.id AND a.is_authored
         ORDER BY a.relation, a.weight DESC
         LIMIT 1
     )
     UNION ALL
     (
-        SELECT FROM association a
+        SELECT FROM memory_link a
         WHERE a.workspace_id = %(workspace_id)s AND a.target_id = s.id AND a.is_authored
         ORDER BY a.relation, a.weight DESC
         LIMIT 1
@@ -347,7 +347,7 @@ async def follow(
 _WAS_MAINTENANCE = f"(m.delete_reason IN ('{FADED}', '{REPEATED}'))"
 _IN_DOUBT = f"""
     SELECT a.source_id
-    FROM association a
+    FROM memory_link a
     WHERE a.workspace_id = %(workspace_id)s AND a.source_id = ANY(%(ids)s)
         AND a.relation IN ('caused_by', 'result_of', 'part_of')
         AND EXISTS (

@@ -22,14 +22,14 @@ class PastText:
 
 
 _INSERT = """
-    INSERT INTO memory_text (workspace_id, memory_id, version, content, replaced_at)
+    INSERT INTO memory_past_text (workspace_id, memory_id, version, content, replaced_at)
     VALUES (%(workspace_id)s, %(memory_id)s, %(version)s, %(content)s, %(now)s)
 """
 _DELETE_OLDEST = """
-    DELETE FROM memory_text
+    DELETE FROM memory_past_text
     WHERE workspace_id = %(workspace_id)s AND memory_id = %(memory_id)s
         AND version <= (
-            SELECT older.version FROM memory_text older
+            SELECT older.version FROM memory_past_text older
             WHERE older.workspace_id = %(workspace_id)s AND older.memory_id = %(memory_id)s
             ORDER BY older.version DESC
             OFFSET %(max_texts)s LIMIT 1)
@@ -51,7 +51,7 @@ async def insert(db: Db, memory: Memory, now: datetime) -> None:
 
 
 _TEXTS_OF = """
-    SELECT version, content FROM memory_text
+    SELECT version, content FROM memory_past_text
     WHERE workspace_id = %(workspace_id)s AND memory_id = %(memory_id)s
     ORDER BY version
 """
@@ -65,7 +65,7 @@ async def texts_of(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> li
 
 
 _TEXT_AT = """
-    SELECT DISTINCT ON (memory_id) memory_id, content FROM memory_text
+    SELECT DISTINCT ON (memory_id) memory_id, content FROM memory_past_text
     WHERE workspace_id = %(workspace_id)s AND memory_id = ANY(%(ids)s) AND replaced_at > %(at)s
     ORDER BY memory_id, version
 """

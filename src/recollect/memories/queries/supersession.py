@@ -41,13 +41,13 @@ CLOSED_BY = f"""
     FROM (
         WITH RECURSIVE above AS (
             SELECT a.source_id, a.created_at
-            FROM association a
+            FROM memory_link a
             WHERE a.workspace_id = %(workspace_id)s AND a.target_id = t.id AND {_SUPERSEDES}
             UNION
             SELECT a.source_id, a.created_at
             FROM above
             JOIN memory n ON n.workspace_id = %(workspace_id)s AND n.id = above.source_id
-            JOIN association a
+            JOIN memory_link a
                 ON a.workspace_id = %(workspace_id)s AND a.target_id = n.id AND {_SUPERSEDES}
             WHERE {_COUNTS} IS NOT TRUE AND {_IS_SEEN_BY_ALL}
         )
@@ -103,13 +103,13 @@ async def update_validity(
 _FIND_SUPERSEDED = f"""
     WITH RECURSIVE below AS (
         SELECT a.target_id AS id
-        FROM association a
+        FROM memory_link a
         WHERE a.workspace_id = %(workspace_id)s AND a.source_id = ANY(%(ids)s) AND {_SUPERSEDES}
         UNION
         SELECT a.target_id
         FROM below
         JOIN memory n ON n.workspace_id = %(workspace_id)s AND n.id = below.id
-        JOIN association a
+        JOIN memory_link a
             ON a.workspace_id = %(workspace_id)s AND a.source_id = n.id AND {_SUPERSEDES}
         WHERE {_COUNTS} IS NOT TRUE
     )
@@ -129,7 +129,7 @@ async def find_superseded(
 
 # After the undo, a link remains between the two, as if created by similarity.
 _REOPEN = f"""
-    UPDATE association a SET is_authored = false
+    UPDATE memory_link a SET is_authored = false
     WHERE a.workspace_id = %(workspace_id)s AND a.target_id = %(id)s AND {_SUPERSEDES}
 """
 _REVERSE = f"""
@@ -138,10 +138,10 @@ _REVERSE = f"""
         UNION
         SELECT a.target_id
         FROM below
-        JOIN association a
+        JOIN memory_link a
             ON a.workspace_id = %(workspace_id)s AND a.source_id = below.id AND {_SUPERSEDES}
     )
-    UPDATE association a SET is_authored = false
+    UPDATE memory_link a SET is_authored = false
     FROM below
     WHERE a.workspace_id = %(workspace_id)s AND a.source_id = below.id AND a.target_id = %(id)s
         AND {_SUPERSEDES}
@@ -167,14 +167,14 @@ async def reverse_links(
 # Links by which others supersede the older memory are not moved. If the other memory counted, the
 # older one would already be superseded. If it does not count, it says nothing about the newer one.
 _MOVE_LINKS = """
-    INSERT INTO association AS known (
+    INSERT INTO memory_link AS known (
         workspace_id, id, source_id, target_id, relation, weight, is_authored, created_at
     )
     SELECT a.workspace_id, gen_random_uuid(),
         CASE a.source_id WHEN %(id)s THEN %(newer_id)s ELSE a.source_id END,
         CASE a.target_id WHEN %(id)s THEN %(newer_id)s ELSE a.target_id END,
         a.relation, a.weight, true, a.created_at
-    FROM association a
+    FROM memory_link a
     JOIN memory other ON other.workspace_id = a.workspace_id
         AND other.id = CASE a.source_id WHEN %(id)s THEN a.target_id ELSE a.source_id END
     WHERE a.workspace_id = %(workspace_id)s AND a.is_authored
@@ -197,18 +197,18 @@ async def move_links(
 
 # For memories that are about to be deleted together with their links.
 INHERIT = f"""
-    INSERT INTO association AS known (
+    INSERT INTO memory_link AS known (
         workspace_id, id, source_id, target_id, relation, weight, is_authored, created_at
     )
     WITH RECURSIVE through AS (
         SELECT a.source_id, a.target_id, a.weight, a.created_at
-        FROM association a
+        FROM memory_link a
         WHERE a.workspace_id = %(workspace_id)s AND a.source_id = ANY(%(memory_ids)s)
             AND {_SUPERSEDES}
         UNION
         SELECT a.source_id, through.target_id, a.weight, a.created_at
         FROM through
-        JOIN association a
+        JOIN memory_link a
             ON a.workspace_id = %(workspace_id)s AND a.target_id = through.source_id
             AND {_SUPERSEDES}
         WHERE through.source_id = ANY(%(memory_ids)s)

@@ -136,9 +136,9 @@ _TURNS = """
 # it is committed and visible.
 _CANDIDATES = """
     DELETE FROM candidate c
-    USING lesson l
+    USING inbox_item l
     WHERE c.workspace_id = %(workspace_id)s AND l.workspace_id = %(workspace_id)s
-        AND l.id = c.lesson_id
+        AND l.id = c.inbox_item_id
         AND (l.user_id = %(user_id)s OR l.subject = %(subject)s
              OR l.thread_id = ANY(%(thread_ids)s))
     RETURNING c.memory_id, c.quote
@@ -214,7 +214,7 @@ async def lock_rows(db: Db, span: ErasureSpan) -> tuple[ErasureSpan, int]:
 
 
 _INBOX_ITEMS = """
-    DELETE FROM lesson
+    DELETE FROM inbox_item
     WHERE workspace_id = %(workspace_id)s
         AND (user_id = %(user_id)s OR subject = %(subject)s OR thread_id = ANY(%(thread_ids)s))
 """
@@ -228,8 +228,8 @@ _RESPONSES = """
                 SELECT FROM unnest(%(codes)s::text[]) AS gone (code)
                 WHERE strpos(input::text || messages::text || answer::text, left(code, 12)) > 0))
 """
-_HIDDEN_CALLS = """
-    DELETE FROM hidden_call
+_BUILTIN_CALLS = """
+    DELETE FROM builtin_call
     WHERE workspace_id = %(workspace_id)s
         AND (user_id = %(user_id)s OR EXISTS (
             SELECT FROM unnest(%(codes)s::text[]) AS gone (code)
@@ -259,8 +259,8 @@ _SOURCES = """
         AND (memory_id = ANY(%(memory_ids)s) OR target_id = ANY(%(thread_ids)s)
              OR target_id = ANY(%(message_ids)s) OR target_id = ANY(%(target_ids)s))
 """
-_ASSOCIATIONS = """
-    DELETE FROM association
+_LINKS = """
+    DELETE FROM memory_link
     WHERE workspace_id = %(workspace_id)s
         AND (source_id = ANY(%(memory_ids)s) OR target_id = ANY(%(memory_ids)s))
 """
@@ -271,12 +271,12 @@ _VECTORS = """
 _WORDS = """
     DELETE FROM memory_word w
     USING (
-        SELECT i.memory_id, i.place, unnest(i.terms) AS term
+        SELECT i.memory_id, i.owner_id, unnest(i.terms) AS term
         FROM memory_terms i
         WHERE i.workspace_id = %(workspace_id)s AND i.memory_id = ANY(%(memory_ids)s)
     ) AS indexed
     WHERE w.workspace_id = %(workspace_id)s AND w.term = indexed.term
-        AND w.place = indexed.place AND w.memory_id = indexed.memory_id
+        AND w.owner_id = indexed.owner_id AND w.memory_id = indexed.memory_id
 """
 _COMMON_WORDS = """
     DELETE FROM common_word c
@@ -286,22 +286,22 @@ _COMMON_WORDS = """
             WHERE i.workspace_id = %(workspace_id)s AND i.memory_id = ANY(%(memory_ids)s))
         AND NOT EXISTS (
             SELECT FROM memory_word w
-            WHERE w.workspace_id = %(workspace_id)s AND w.term = c.term AND w.place = c.place)
+            WHERE w.workspace_id = %(workspace_id)s AND w.term = c.term AND w.owner_id = c.owner_id)
 """
-_TALLY = """
-    INSERT INTO word_tally (workspace_id, place, documents, length)
-    SELECT %(workspace_id)s, i.place, -count(*), -sum(i.length)
+_TOTALS = """
+    INSERT INTO keyword_total (workspace_id, owner_id, documents, length)
+    SELECT %(workspace_id)s, i.owner_id, -count(*), -sum(i.length)
     FROM memory_terms i
     WHERE i.workspace_id = %(workspace_id)s AND i.memory_id = ANY(%(memory_ids)s)
-    GROUP BY i.place
+    GROUP BY i.owner_id
 """
 # Keyword statistics of the scope owners that are erased.
 _OF_SCOPE_OWNERS = """
     WHERE workspace_id = %(workspace_id)s AND (
-        place IN (%(user_id)s, %(project_id)s, %(agent_id)s) OR place = ANY(%(thread_ids)s))
+        owner_id IN (%(user_id)s, %(project_id)s, %(agent_id)s) OR owner_id = ANY(%(thread_ids)s))
 """
 _COMMON_OF_SCOPE_OWNERS = f"DELETE FROM common_word {_OF_SCOPE_OWNERS}"
-_TALLY_OF_SCOPE_OWNERS = f"DELETE FROM word_tally {_OF_SCOPE_OWNERS}"
+_TOTALS_OF_SCOPE_OWNERS = f"DELETE FROM keyword_total {_OF_SCOPE_OWNERS}"
 _TERMS = """
     DELETE FROM memory_terms
     WHERE workspace_id = %(workspace_id)s AND memory_id = ANY(%(memory_ids)s)
@@ -326,7 +326,7 @@ _SEGMENTS = """
     WHERE workspace_id = %(workspace_id)s AND memory_id = ANY(%(memory_ids)s)
 """
 _TEXTS = """
-    DELETE FROM memory_text
+    DELETE FROM memory_past_text
     WHERE workspace_id = %(workspace_id)s AND memory_id = ANY(%(memory_ids)s)
 """
 _ERASE_MEMORIES = """
@@ -460,27 +460,27 @@ _WORKSPACE_MEMBERS = """
 # CASCADE would empty have their own step too, because the receipt counts their rows. The names are
 # part of the receipts; a name with a space counts changed rows, not deleted ones.
 STEPS: Sequence[tuple[str, LiteralString]] = (
-    ("lesson", _INBOX_ITEMS),
+    ("inbox_item", _INBOX_ITEMS),
     ("response", _RESPONSES),
-    ("hidden_call", _HIDDEN_CALLS),
+    ("builtin_call", _BUILTIN_CALLS),
     ("injection", _INJECTIONS),
     ("idempotency", _OWN_RESPONSES),
     ("idempotency", _STORED_RESPONSES),
     ("memory_source", _SOURCES),
-    ("association passed on", INHERIT),
-    ("association", _ASSOCIATIONS),
+    ("memory_link inherited", INHERIT),
+    ("memory_link", _LINKS),
     ("memory_vector", _VECTORS),
     ("memory_word", _WORDS),
     ("common_word", _COMMON_WORDS),
     ("common_word", _COMMON_OF_SCOPE_OWNERS),
-    ("word_tally", _TALLY),
-    ("word_tally", _TALLY_OF_SCOPE_OWNERS),
+    ("keyword_total", _TOTALS),
+    ("keyword_total", _TOTALS_OF_SCOPE_OWNERS),
     ("memory_terms", _TERMS),
     ("asset_piece", _ASSET_PIECES),
     ("asset", _ASSETS),
     ("memory_message", _MADE_OF),
     ("segment", _SEGMENTS),
-    ("memory_text", _TEXTS),
+    ("memory_past_text", _TEXTS),
     ("memory", _ERASE_MEMORIES),
     ("memory replaced", _REOPENED),
     ("memory let go", _DETACH_MEMORIES),
@@ -509,7 +509,7 @@ STEPS: Sequence[tuple[str, LiteralString]] = (
 # Tables that erasing a person, a thread or a key leaves alone, and why.
 UNTOUCHED: Mapping[str, str] = {
     "generation": "which embedding model a workspace uses; no user data",
-    "word_census": "one number per workspace",
+    "common_word_run": "one number per workspace",
     "model_call": "model usage and cost, without users or content",
     "job": "work to do in a workspace; it names no person",
     "erasure": "the receipts themselves: hashes and counts",
@@ -562,7 +562,7 @@ WORKSPACE_TABLES = tuple(
             "candidate",
             *(table for table, _ in STEPS if " " not in table),
             "generation",
-            "word_census",
+            "common_word_run",
             "model_call",
             "job",
             "api_key",

@@ -143,7 +143,7 @@ _ALL_MEMORIES = f"""
     ORDER BY m.created_at, m.id
 """
 _LINKS = f"""
-    SELECT {LINK} FROM association
+    SELECT {LINK} FROM memory_link
     WHERE workspace_id = %(workspace_id)s
         AND source_id IN ({_MEMORIES}) AND target_id IN ({_MEMORIES})
     ORDER BY created_at, id
@@ -160,7 +160,7 @@ _MADE_OF = f"""
     ORDER BY memory_id, message_id
 """
 _PASTS = f"""
-    SELECT {PAST} FROM memory_text
+    SELECT {PAST} FROM memory_past_text
     WHERE workspace_id = %(workspace_id)s AND memory_id IN ({_MEMORIES})
     ORDER BY memory_id, version
 """

@@ -116,15 +116,15 @@ _MEMORIES = f"""
     RETURNING id::text
 """
 _PASTS = f"""
-    INSERT INTO memory_text (workspace_id, {PAST})
-    SELECT %(workspace_id)s, {PAST} FROM jsonb_populate_recordset(NULL::memory_text, %(rows)s)
+    INSERT INTO memory_past_text (workspace_id, {PAST})
+    SELECT %(workspace_id)s, {PAST} FROM jsonb_populate_recordset(NULL::memory_past_text, %(rows)s)
     WHERE {_OF_MEMORY}
     ON CONFLICT DO NOTHING
     RETURNING memory_id || ' ' || version
 """
 _LINKS = f"""
-    INSERT INTO association (workspace_id, {LINK})
-    SELECT %(workspace_id)s, {LINK} FROM jsonb_populate_recordset(NULL::association, %(rows)s)
+    INSERT INTO memory_link (workspace_id, {LINK})
+    SELECT %(workspace_id)s, {LINK} FROM jsonb_populate_recordset(NULL::memory_link, %(rows)s)
     WHERE source_id IN (SELECT m.id FROM memory m WHERE m.workspace_id = %(workspace_id)s)
         AND target_id IN (SELECT m.id FROM memory m WHERE m.workspace_id = %(workspace_id)s)
     ON CONFLICT DO NOTHING
@@ -219,13 +219,13 @@ _KNOWN_MEMORIES = """
     WHERE workspace_id = %(workspace_id)s AND id = ANY(%(keys)s::uuid[])
 """
 _KNOWN_PASTS = """
-    SELECT memory_id || ' ' || version FROM memory_text
+    SELECT memory_id || ' ' || version FROM memory_past_text
     WHERE workspace_id = %(workspace_id)s
         AND memory_id = ANY(ARRAY(SELECT split_part(unnest(%(keys)s::text[]), ' ', 1)::uuid))
         AND memory_id || ' ' || version = ANY(%(keys)s)
 """
 _KNOWN_LINKS = """
-    SELECT source_id || ' ' || target_id || ' ' || relation FROM association
+    SELECT source_id || ' ' || target_id || ' ' || relation FROM memory_link
     WHERE workspace_id = %(workspace_id)s
         AND source_id = ANY(ARRAY(SELECT split_part(unnest(%(keys)s::text[]), ' ', 1)::uuid))
         AND source_id || ' ' || target_id || ' ' || relation = ANY(%(keys)s)

@@ -131,7 +131,7 @@ _LEFT_SUBJECTS = """
         AND substr(sha256(%(salt)s || convert_to(
             r.workspace_id::text || '/' || r.subject, 'UTF8')), 1, 16) = %(target)s
     UNION ALL
-    SELECT 'lesson', count(*) FROM lesson l
+    SELECT 'inbox_item', count(*) FROM inbox_item l
     WHERE l.subject IS NOT NULL AND l.created_at <= %(at)s
         AND substr(sha256(%(salt)s || convert_to(
             l.workspace_id::text || '/' || l.subject, 'UTF8')), 1, 16) = %(target)s

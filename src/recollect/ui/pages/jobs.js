@@ -10,7 +10,7 @@ import { timeElement } from "../parts/time.js";
 import { oneOf, replaceHash } from "../router.js";
 import { listen } from "../state.js";
 
-const STATES = [["", "All"], ["pending", "Queued"], ["running", "Running"], ["buried", "Failed"]];
+const STATES = [["", "All"], ["pending", "Queued"], ["running", "Running"], ["failed", "Failed"]];
 const POLL_MS = 3000;
 // The name of each kind of job for users.
 const KINDS = /** @type {Record<string, string>} */ ({
@@ -36,7 +36,7 @@ export async function page(main, route, signal) {
       draw(found.counts ?? {});
       return found;
     },
-    none: () => empty("jobs", state === "buried" ? "No failed jobs" : "No jobs", state === "buried"
+    none: () => empty("jobs", state === "failed" ? "No failed jobs" : "No jobs", state === "failed"
       ? "A job that fails too often is listed here with its error until you retry it."
       : "Embedding, learning and reading documents run in the background. All jobs are done."),
   });
@@ -80,8 +80,8 @@ function row(job, done) {
   const label = STATES.find(([value]) => value === job.state)?.[1] ?? job.state;
   return h("article", { class: "memory line" },
     h("p", { class: "line-name" }, KINDS[job.kind] ?? job.kind.replaceAll("_", " ")),
-    h("p", { class: "meta" }, h("span", { class: `state ${job.state === "buried" ? "is-bad" : job.state === "running" ? "is-good" : ""}` }, label),
+    h("p", { class: "meta" }, h("span", { class: `state ${job.state === "failed" ? "is-bad" : job.state === "running" ? "is-good" : ""}` }, label),
       h("span", {}, job.tries > 0 && plural(job.tries, "attempt")), timeElement(job.created_at)),
     job.error && h("p", { class: "error" }, job.error), wrong,
-    job.state === "buried" && h("div", { class: "row end" }, h("button", { type: "button", class: "button small", click: retry }, "Retry")));
+    job.state === "failed" && h("div", { class: "row end" }, h("button", { type: "button", class: "button small", click: retry }, "Retry")));
 }
