@@ -79,6 +79,11 @@ class Word(NamedTuple):
     is_time_word: bool = False
 
     @property
+    def is_code(self) -> bool:
+        """Whether the word is a code, an address or a path, and not a compound of letters."""
+        return bool(self.parts) and not self.forms[0].isalpha()
+
+    @property
     def terms(self) -> tuple[str, ...]:
         """All terms that are looked up for the word."""
         return (*self.forms, *self.parts)
@@ -253,11 +258,17 @@ class Bm25Score:
     def coverage(self, statistics: OwnStatistics) -> Floats:
         """Return the share of the query's weight that each text has, 0 to 1.
 
-        Time words count only if the query has no other words.
+        Time words count only if the query has no other words. For a text that has a whole code of
+        the query, words that no text has do not count: in "show me 99-1432" the code says it all.
         """
         counts = np.array([not word.is_time_word for word in self._query], dtype=np.bool_)
         weights = self.weights * counts if counts.any() else self.weights
-        return statistics.shares @ weights / max(float(weights.sum()), 1e-9)
+        codes = [number for number, word in enumerate(self._query) if word.is_code]
+        has_code = (statistics.shares[:, codes] >= 1).any(axis=1)
+        unknown = set(self.unknown)
+        known = np.array([word not in unknown for word in self._query], dtype=np.bool_)
+        totals = np.where(has_code, weights @ known, weights.sum())
+        return statistics.shares @ weights / np.maximum(totals, 1e-9)
 
 
 def _weight(word: Word, rarity: Mapping[str, float]) -> float:
