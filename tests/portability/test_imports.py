@@ -114,7 +114,7 @@ async def test_new_ids_create_exactly_one_copy_of_existing_records(
     after = await rows_of(engine, caller.workspace_id)
     assert first.refused == second.refused == {}
     assert second.kept.total() == 0
-    for table in ("memory", "thread", "association", "asset", "asset_piece", "thread_state"):
+    for table in ("memory", "thread", "memory_link", "asset", "asset_piece", "thread_state"):
         assert len(after[table]) == 2 * len(before[table]), table
     assert len(after["project"]) == len(before["project"])
     for name in ("id", "code"):

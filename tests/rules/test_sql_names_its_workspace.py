@@ -54,6 +54,8 @@ def data_tables() -> set[str]:
         for name, columns in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", text, re.DOTALL):
             if re.search(r"^\s*workspace_id ", columns, re.MULTILINE):
                 found.add(name)
+        for old, new in re.findall(r"ALTER TABLE (\w+) RENAME TO (\w+)", text):
+            found = found - {old} | {new}
     return found - {"api_key"}  # looked up by its digest, to find out the workspace
 
 

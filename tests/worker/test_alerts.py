@@ -112,7 +112,7 @@ async def refuse_the_key(scenario: Scenario, caller: Caller) -> Samples:
 
 
 SITUATIONS: Mapping[Callable[[Scenario, Caller], Awaitable[Samples]], set[str]] = {
-    fail_a_job: {"RecollectJobsBuried"},
+    fail_a_job: {"RecollectJobsFailed"},
     run_no_worker: {"RecollectQueueBehind"},
     use_every_connection: {"RecollectPoolTooSmall"},
     fail_for_a_while: {"RecollectLearningBehind", "RecollectModelFailing"},

@@ -137,7 +137,7 @@ async def dump(engine: Engine, caller: Caller) -> list[Any]:
             f"SELECT t::text FROM {table} t WHERE workspace_id = %s ORDER BY 1",
             caller.workspace_id,
         )
-        for table in ("memory", "thread", "association", "memory_word", "event")
+        for table in ("memory", "thread", "memory_link", "memory_word", "event")
     ]
 
 
