@@ -139,7 +139,7 @@ def test_failed_jobs_unknown_embedders_and_missing_vectors_are_reported(
         INSERT INTO workspace (id, org_id, name, embedder)
             VALUES ('{workspace}', '{org}', 'lab', 'gone');
         INSERT INTO job (workspace_id, id, kind, dedupe_key, status, run_after, created_at)
-            VALUES ('{workspace}', '{uuid4()}', 'tend_vectors', '', 'failed', now(), now());
+            VALUES ('{workspace}', '{uuid4()}', 'fill_vectors', '', 'failed', now(), now());
         INSERT INTO memory (workspace_id, id, code, org_id, user_id, content, importance,
                 importance_base, lifecycle, scope, origin, content_digest, created_at, updated_at)
             VALUES ('{workspace}', '{uuid4()}', 'abcdefghijklmnopqrstuvwx', '{org}', '{user}', 'a',

@@ -12,7 +12,7 @@ from recollect.embedded import attach
 from tests.models.stub_endpoint import StubEndpoint
 from tests.support.live_server import serve_app
 
-KIND = "tend_vectors"
+KIND = "fill_vectors"
 
 
 def run(url: str, statement: str) -> list[tuple[object, ...]]:

@@ -87,7 +87,7 @@ CONSISTENCY = """
             AS lengths_agree,
         (SELECT count(*) FROM memory_vector)
             = (SELECT count(*) FROM memory)
-        OR EXISTS (SELECT FROM job WHERE kind = 'tend_vectors' AND status <> 'done')
+        OR EXISTS (SELECT FROM job WHERE kind = 'fill_vectors' AND status <> 'done')
             AS vectors_exist_or_are_queued
 """
 

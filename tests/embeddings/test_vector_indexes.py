@@ -210,7 +210,7 @@ async def test_the_index_is_dropped_with_its_generation(
         async with engine.pool.writing(caller.workspace_id) as db:
             await db.execute(
                 "INSERT INTO job (workspace_id, id, kind, dedupe_key, status, run_after, created_at)"
-                " VALUES (%(w)s, gen_random_uuid(), 'tend_vectors', '', 'pending', %(t)s, %(t)s)",
+                " VALUES (%(w)s, gen_random_uuid(), 'fill_vectors', '', 'pending', %(t)s, %(t)s)",
                 {"w": caller.workspace_id, "t": clock.at},
             )
         await Worker(engine, slots=1).run_until_empty()

@@ -91,7 +91,7 @@ async def test_recall_works_while_the_embedding_model_changes_under_load(
             asking = [asyncio.create_task(ask()) for _ in range(2)]
             async with engine.pool.writing(caller.workspace_id) as db:
                 await job_queue.enqueue(
-                    db, caller.workspace_id, [job_queue.NewJob("tend_vectors")], engine.now()
+                    db, caller.workspace_id, [job_queue.NewJob("fill_vectors")], engine.now()
                 )
             working = asyncio.create_task(Worker(engine, slots=1).run_until_empty())
             late = await save(engine, caller, Save(f"said during move {number}"))
@@ -249,5 +249,5 @@ async def test_checking_for_missing_vectors_does_not_block_saves(
 async def queue_embedding(engine: Engine, caller: Caller) -> None:
     async with engine.pool.writing(caller.workspace_id) as db:
         await job_queue.enqueue(
-            db, caller.workspace_id, [job_queue.NewJob("tend_vectors")], engine.now()
+            db, caller.workspace_id, [job_queue.NewJob("fill_vectors")], engine.now()
         )

@@ -30,7 +30,7 @@ from recollect.embeddings.queries.vectors import QueryVector
 from recollect.engine import Engine
 from recollect.models.embedder import Embedder, EmbedderIdentity, Purpose, TextRefused, Vector
 
-EMBED_JOB = NewJob("tend_vectors")
+EMBED_JOB = NewJob("fill_vectors")
 DROP_JOB = "drop_vectors"
 
 # A fixed text, embedded once per generation. If the same model name later gives another vector for

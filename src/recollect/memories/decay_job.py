@@ -18,7 +18,7 @@ from recollect.memories.decay import decayed_importance, idle
 from recollect.memories.queries import decay, memories, supersession
 from recollect.memories.queries.decay import FADED, REPEATED, DecayingMemory, RepeatedStatement
 
-DECAY_JOB = NewJob("wear")
+DECAY_JOB = NewJob("decay")
 
 # A memory is pruned when its importance is low and it has not been used for this long.
 _PRUNE_BELOW = 0.1

@@ -1,4 +1,4 @@
--- Plain names for tables, columns and a job status. No row changes except failed jobs.
+-- Plain names for tables and columns, and for a status and two kinds of jobs.
 
 ALTER TABLE lesson RENAME TO inbox_item;
 ALTER TABLE candidate RENAME COLUMN lesson_id TO inbox_item_id;
@@ -26,6 +26,8 @@ ALTER TABLE job DROP CONSTRAINT job_status_check;
 UPDATE job SET status = 'failed' WHERE status = 'buried';
 ALTER TABLE job ADD CONSTRAINT job_status_check
     CHECK (status IN ('pending', 'running', 'done', 'failed'));
+UPDATE job SET kind = 'fill_vectors' WHERE kind = 'tend_vectors';
+UPDATE job SET kind = 'decay' WHERE kind = 'wear';
 
 -- Constraints, indexes, sequences and policies are named after their table.
 DO $$

@@ -14,9 +14,9 @@ const STATES = [["", "All"], ["pending", "Queued"], ["running", "Running"], ["fa
 const POLL_MS = 3000;
 // The name of each kind of job for users.
 const KINDS = /** @type {Record<string, string>} */ ({
-  tend_vectors: "Embedding memories and documents", drop_vectors: "Deleting vectors of an old embedder", index_vectors: "Building vector indexes",
+  fill_vectors: "Embedding memories and documents", drop_vectors: "Deleting vectors of an old embedder", index_vectors: "Building vector indexes",
   distil: "Learning from messages", segment_threads: "Summarizing chats", read_documents: "Reading documents",
-  count_words: "Counting words", wear: "Lowering the importance of old memories",
+  count_words: "Counting words", decay: "Lowering the importance of old memories",
 });
 
 /** @type {import("../router.js").Show} */
