@@ -170,7 +170,7 @@ def _check_reach(path: Path, server: Owner) -> None:
     if closed is not None:
         raise CannotStart(
             f"User `{server.uid}`, which runs PostgreSQL when root starts Recollect, cannot enter "
-            f"`{closed}`. Choose another `--data-dir` or give_to_server access with `chmod o+x`."
+            f"`{closed}`. Choose another `--data-dir` or give it access with `chmod o+x`."
         )
 
 
