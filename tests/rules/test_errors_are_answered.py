@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from recollect.api.apps import NoRoute
-from recollect.api.gateway import ErrorReply
+from recollect.api.errors import ErrorReply, MethodNotAllowed, NoRoute
 from recollect.core.errors import (
     Conflict,
     Denied,
@@ -36,7 +35,8 @@ EXAMPLES: dict[type[Failure], list[Failure]] = {
     TooLarge: [TooLarge("content", limit=1), TooLarge("body", limit=1, unit="bytes")],
     RateLimited: [RateLimited(timedelta(milliseconds=1)), RateLimited(timedelta(hours=1))],
     Unavailable: [Unavailable("database")],
-    NoRoute: [NoRoute(404, {}), NoRoute(405, {"allow": "GET"})],
+    NoRoute: [NoRoute()],
+    MethodNotAllowed: [MethodNotAllowed("GET")],
 }
 # Their failures are reported on the command line, before the server runs.
 COMMAND_LINE_MODULES = {
@@ -54,12 +54,14 @@ def failures(kind: type[Failure] = Failure) -> Iterator[type[Failure]]:
 
 
 def error_mappers() -> dict[str, ErrorMapper]:
-    """How each interface error_mappers: every public function `answer...` of its `errors.py`."""
+    """The functions `answer...` of each interface's `errors.py`, by name."""
     found: dict[str, ErrorMapper] = {}
     for file in files():
         if file.startswith("api/") and "/" in file[4:] and file.endswith("errors.py"):
             module = importlib.import_module("recollect." + file[:-3].replace("/", "."))
-            names = [name for name in vars(module) if name.startswith("answer")]
+            names = [
+                name for name in vars(module) if name.startswith("answer") and name != "answer_with"
+            ]
             found |= {f"{file} {name}": getattr(module, name) for name in names}
     return found
 

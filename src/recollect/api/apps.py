@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
 from recollect import __version__
+from recollect.api.errors import ErrorReply, MethodNotAllowed, NoRoute
 from recollect.api.field_errors import field_error
-from recollect.api.gateway import ErrorReply
 from recollect.core.domain import Caller
 from recollect.core.errors import Failure, Invalid
 from recollect.engine import Engine
@@ -38,16 +38,6 @@ async def _caller(request: Request) -> Caller:
 
 EngineOf = Annotated[Engine, Depends(_engine)]
 CallerOf = Annotated[Caller, Depends(_caller)]
-
-
-class NoRoute(Failure):
-    """The interface has no such route, or the route does not allow the method."""
-
-    def __init__(self, status: int, headers: dict[str, str]) -> None:
-        message = "There is no such route." if status == 404 else "Method not allowed."
-        super().__init__(message)
-        self.status = status
-        self.headers = headers
 
 
 def new_router(error: type[BaseModel], *also: int) -> APIRouter:
@@ -101,9 +91,9 @@ def _to_failure(error: Exception, request: Request) -> Failure | Exception:
         case RequestValidationError():
             return field_error(error.errors(), skip=1)  # the first part is `body` or `query`
         case HTTPException(status_code=404):
-            return NoRoute(404, {})
+            return NoRoute()
         case HTTPException(status_code=405):
-            return NoRoute(405, {"allow": ", ".join(_methods(request))})
+            return MethodNotAllowed(", ".join(_methods(request)))
         case HTTPException():
             return Invalid(_UNREADABLE_FORM if _is_form(request) else "The request is invalid.")
         case _:

@@ -9,9 +9,8 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 from uuid import uuid4
 
 import structlog
@@ -19,13 +18,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recollect.api import strict_json
+from recollect.api.errors import ErrorReply
 from recollect.api.rate_limits import Allowance, Limiter, RequestKind, request_kind
 from recollect.api.repeats import StoredResponse, begin_request, end_request
 from recollect.core.domain import Caller
 from recollect.core.errors import (
     Failure,
     Invalid,
-    RateLimited,
     TooLarge,
     Unauthenticated,
     WrongFormat,
@@ -51,17 +50,6 @@ _MAX_PATH_CHARACTERS = 500
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorReply:
-    """An error response in the format of an interface."""
-
-    status: int
-    body: Mapping[str, Any]
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    # HTML to send instead of the body.
-    page: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,11 +496,6 @@ def _check_format(headers: Headers) -> None:
     media_type = headers.get("content-type", "").split(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise WrongFormat("The body must be `application/json`.")
-
-
-def retry_after(failure: RateLimited) -> str:
-    """The value of a `Retry-After` header: whole seconds, never zero."""
-    return str(max(1, int(failure.retry_after.total_seconds())))
 
 
 def bearer(headers: Headers) -> str | None:

@@ -662,8 +662,8 @@ async def test_an_exact_code_ranks_before_partial_matches(
 async def test_an_exact_code_is_found_beside_words_that_no_memory_has(
     tools: Surface, embedder: StubEmbedder
 ) -> None:
-    notes = ("Invoice 99-1432 is unpaid", "Invoice 99-1433 was paid in May", "Ana likes tea")
-    queries = ("tell me about 99-1432", "show me 99-1432", "please look up ticket 99-1432 for Bob")
+    notes = ["Invoice 99-1432 is unpaid", "Invoice 99-1433 was paid in May", "Ana likes tea"]
+    queries = ["tell me about 99-1432", "show me 99-1432", "please look up ticket 99-1432 for Bob"]
     embedder.table = dict.fromkeys(notes, at_cosine(0.1)) | dict.fromkeys(queries, at_cosine(1.0))
     for note in notes:
         await save_memory(tools, note)

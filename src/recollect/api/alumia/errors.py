@@ -1,7 +1,16 @@
 """The error responses of this interface: `{"success": false, "error": {code, message}}`."""
 
-from recollect.api.apps import NoRoute
-from recollect.api.gateway import ErrorReply, retry_after
+from typing import Any
+
+from recollect.api.errors import (
+    ErrorCode,
+    ErrorReply,
+    ErrorTable,
+    MethodNotAllowed,
+    NoRoute,
+    answer_with,
+    find_code,
+)
 from recollect.core.errors import (
     Conflict,
     Denied,
@@ -15,43 +24,34 @@ from recollect.core.errors import (
     WrongFormat,
 )
 
+_TABLE: ErrorTable = {
+    WrongFormat: ErrorCode(415, "UNSUPPORTED_MEDIA_TYPE"),
+    Invalid: ErrorCode(422, "VALIDATION_ERROR"),
+    Unauthenticated: ErrorCode(401, "UNAUTHORIZED"),
+    Denied: ErrorCode(403, "FORBIDDEN"),
+    NotFound: ErrorCode(404, "NOT_FOUND"),
+    NoRoute: ErrorCode(404, "NOT_FOUND"),
+    MethodNotAllowed: ErrorCode(405, "METHOD_NOT_ALLOWED"),
+    Conflict: ErrorCode(409, "CONFLICT"),
+    TooLarge: ErrorCode(422, "VALIDATION_ERROR"),
+    RateLimited: ErrorCode(429, "TOO_MANY_REQUESTS"),
+    Unavailable: ErrorCode(503, "SERVICE_UNAVAILABLE"),
+}
+_BUG = ErrorCode(500, "INTERNAL_ERROR")
+
 
 def answer(failure: Failure | Exception) -> ErrorReply:
     """Return the response to any failure, including a bug."""
+    code = find_code(failure, _TABLE, _BUG)
     match failure:
-        case WrongFormat():
-            return _reply(415, "UNSUPPORTED_MEDIA_TYPE", failure)
         case Invalid(is_syntax=True):
-            return _reply(400, "BAD_REQUEST", failure)
-        case Invalid():
-            return _reply(422, "VALIDATION_ERROR", failure)
-        case NoRoute():
-            code = "NOT_FOUND" if failure.status == 404 else "METHOD_NOT_ALLOWED"
-            return _reply(failure.status, code, failure, headers=failure.headers)
-        case Unauthenticated():
-            return _reply(401, "UNAUTHORIZED", failure, headers={"www-authenticate": "Bearer"})
-        case Denied():
-            return _reply(403, "FORBIDDEN", failure)
-        case NotFound():
-            return _reply(404, "NOT_FOUND", failure)
-        case Conflict():
-            return _reply(409, "CONFLICT", failure)
+            code = ErrorCode(400, "BAD_REQUEST")
         case TooLarge(field="body" | "file"):
-            return _reply(413, "PAYLOAD_TOO_LARGE", failure)
-        case TooLarge():
-            return _reply(422, "VALIDATION_ERROR", failure)
-        case RateLimited():
-            headers = {"retry-after": retry_after(failure)}
-            return _reply(429, "TOO_MANY_REQUESTS", failure, headers=headers)
-        case Unavailable():
-            return _reply(503, "SERVICE_UNAVAILABLE", failure)
+            code = ErrorCode(413, "PAYLOAD_TOO_LARGE")
         case _:
-            return _reply(500, "INTERNAL_ERROR", None)
+            pass
+    return answer_with(_envelope, code, failure)
 
 
-def _reply(
-    status: int, code: str, failure: Failure | None, *, headers: dict[str, str] | None = None
-) -> ErrorReply:
-    message = failure.message if failure else "Something went wrong on our side."
-    body = {"success": False, "error": {"code": code, "message": message}}
-    return ErrorReply(status, body, headers or {})
+def _envelope(code: ErrorCode, _failure: Failure | None, message: str) -> dict[str, Any]:
+    return {"success": False, "error": {"code": code.code, "message": message}}

@@ -3,11 +3,20 @@
 A request without a valid session gets the sign-in page, whatever it asked for.
 """
 
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
-from recollect.api.apps import NoRoute
 from recollect.api.dashboard.page import WebPage
-from recollect.api.gateway import ErrorReply, retry_after
+from recollect.api.errors import (
+    ErrorCode,
+    ErrorReply,
+    ErrorTable,
+    MethodNotAllowed,
+    NoRoute,
+    answer_with,
+    find_code,
+)
 from recollect.core.errors import (
     Conflict,
     Denied,
@@ -23,34 +32,31 @@ from recollect.core.errors import (
 
 # Browsers do not know this scheme, so they show no password dialog over the page.
 _CHALLENGE = {"www-authenticate": 'Cookie realm="Recollect"'}
+_TABLE: ErrorTable = {
+    WrongFormat: ErrorCode(415, "unsupported_media_type"),
+    Invalid: ErrorCode(400, "invalid_request"),
+    Denied: ErrorCode(403, "denied"),
+    NoRoute: ErrorCode(404, "not_found"),
+    MethodNotAllowed: ErrorCode(405, "method_not_allowed"),
+    Conflict: ErrorCode(409, "conflict"),
+    TooLarge: ErrorCode(413, "too_large"),
+    RateLimited: ErrorCode(429, "rate_limited"),
+    Unavailable: ErrorCode(503, "unavailable"),
+}
+_BUG = ErrorCode(500, "internal_error")
 
 
 def answer(failure: Failure | Exception) -> ErrorReply:
     """Return the response to any failure; an unknown exception becomes a 500."""
+    code = find_code(failure, _TABLE, _BUG)
     match failure:
         case Unauthenticated():
             return _login_page()
-        case WrongFormat():
-            return _reply(415, "unsupported_media_type", failure)
-        case Invalid():
-            return _reply(400, "invalid_request", failure)
-        case NoRoute():
-            code = "not_found" if failure.status == 404 else "method_not_allowed"
-            return _reply(failure.status, code, failure, failure.headers)
-        case Denied():
-            return _reply(403, "denied", failure)
         case NotFound():
-            return _reply(404, f"{failure.thing.replace(' ', '_')}_not_found", failure)
-        case Conflict():
-            return _reply(409, "conflict", failure)
-        case TooLarge():
-            return _reply(413, "too_large", failure)
-        case RateLimited():
-            return _reply(429, "rate_limited", failure, {"retry-after": retry_after(failure)})
-        case Unavailable():
-            return _reply(503, "unavailable", failure)
+            code = ErrorCode(404, f"{failure.thing.replace(' ', '_')}_not_found")
         case _:
-            return _reply(500, "internal_error", None)
+            pass
+    return answer_with(_envelope, code, failure)
 
 
 @cache
@@ -62,11 +68,9 @@ def _login_page() -> ErrorReply:
 
 def wrong_sign_in(failure: Unauthenticated) -> ErrorReply:
     """Return the response to a wrong username or password, which the sign-in page shows."""
-    return _reply(401, "wrong_sign_in", failure, _CHALLENGE)
+    reply = answer_with(_envelope, ErrorCode(401, "wrong_sign_in"), failure)
+    return replace(reply, headers=_CHALLENGE)
 
 
-def _reply(
-    status: int, code: str, failure: Failure | None, headers: dict[str, str] | None = None
-) -> ErrorReply:
-    message = failure.message if failure else "Something went wrong on our side."
-    return ErrorReply(status, {"error": {"code": code, "message": message}}, headers or {})
+def _envelope(code: ErrorCode, _failure: Failure | None, message: str) -> dict[str, Any]:
+    return {"error": {"code": code.code, "message": message}}

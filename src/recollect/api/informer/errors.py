@@ -1,11 +1,19 @@
 """Map failures to responses of this interface: `{statusCode, error, message}`, as hapi does."""
 
 from http import HTTPStatus
+from typing import Any
 
 from pydantic import BaseModel
 
-from recollect.api.apps import NoRoute
-from recollect.api.gateway import ErrorReply, retry_after
+from recollect.api.errors import (
+    ErrorCode,
+    ErrorReply,
+    ErrorTable,
+    MethodNotAllowed,
+    NoRoute,
+    answer_with,
+    find_code,
+)
 from recollect.core.errors import (
     Conflict,
     Denied,
@@ -28,36 +36,30 @@ class InformerErrorObject(BaseModel):
     message: str
 
 
+_STATUSES = {
+    WrongFormat: 415,
+    Invalid: 400,
+    Unauthenticated: 401,
+    Denied: 403,
+    NotFound: 404,
+    NoRoute: 404,
+    MethodNotAllowed: 405,
+    Conflict: 409,
+    TooLarge: 413,
+    RateLimited: 429,
+    Unavailable: 503,
+}
+_TABLE: ErrorTable = {
+    kind: ErrorCode(status, HTTPStatus(status).phrase) for kind, status in _STATUSES.items()
+}
+_BUG = ErrorCode(500, HTTPStatus.INTERNAL_SERVER_ERROR.phrase)
+
+
 def answer(failure: Failure | Exception) -> ErrorReply:
     """Return the response to any failure, including a bug."""
-    match failure:
-        case WrongFormat():
-            return _reply(415, failure)
-        case Invalid():
-            return _reply(400, failure)
-        case NoRoute():
-            return _reply(failure.status, failure, failure.headers)
-        case Unauthenticated():
-            return _reply(401, failure, {"www-authenticate": "Bearer"})
-        case Denied():
-            return _reply(403, failure)
-        case NotFound():
-            return _reply(404, failure)
-        case Conflict():
-            return _reply(409, failure)
-        case TooLarge():
-            return _reply(413, failure)
-        case RateLimited():
-            return _reply(429, failure, {"retry-after": retry_after(failure)})
-        case Unavailable():
-            return _reply(503, failure)
-        case _:
-            return _reply(500, None)
+    code = find_code(failure, _TABLE, _BUG)
+    return answer_with(_envelope, code, failure, bug_message="An internal server error occurred")
 
 
-def _reply(
-    status: int, failure: Failure | None, headers: dict[str, str] | None = None
-) -> ErrorReply:
-    message = failure.message if failure else "An internal server error occurred"
-    body = {"statusCode": status, "error": HTTPStatus(status).phrase, "message": message}
-    return ErrorReply(status, body, headers or {})
+def _envelope(code: ErrorCode, _failure: Failure | None, message: str) -> dict[str, Any]:
+    return {"statusCode": code.status, "error": code.code, "message": message}

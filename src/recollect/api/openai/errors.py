@@ -1,12 +1,18 @@
 """Map failures to responses of this interface: the OpenAI error object."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
-from recollect.api.apps import NoRoute
-from recollect.api.gateway import ErrorReply, retry_after
+from recollect.api.errors import (
+    ErrorCode,
+    ErrorReply,
+    ErrorTable,
+    MethodNotAllowed,
+    NoRoute,
+    answer_with,
+    find_code,
+)
 from recollect.core.errors import (
     Conflict,
     Denied,
@@ -22,7 +28,6 @@ from recollect.core.errors import (
 from recollect.models.chat_errors import SERVICE, NotUnderstood, TooSlow
 from recollect.usage.ledger import OverBudget
 
-_INTERNAL_ERROR = "Something went wrong on our side."
 # For users who try an example with the name of a model, but have configured none.
 _MODEL_HINT = " `GET /v1/models` lists the available models; `RECOLLECT_CHAT_URL` adds more."
 
@@ -42,68 +47,56 @@ class OpenAIErrorObject(BaseModel):
     error: OpenAIErrorBody
 
 
+_REQUEST = "invalid_request_error"
+_TABLE: ErrorTable = {
+    WrongFormat: ErrorCode(415, "invalid_request", _REQUEST),
+    Invalid: ErrorCode(400, "invalid_request", _REQUEST),
+    TooLarge: ErrorCode(413, "request_too_large", _REQUEST),
+    Unauthenticated: ErrorCode(401, "authentication_error", "authentication_error"),
+    Denied: ErrorCode(403, "scope_insufficient", "permission_error"),
+    NoRoute: ErrorCode(404, "not_found", _REQUEST),
+    MethodNotAllowed: ErrorCode(405, "method_not_allowed", _REQUEST),
+    Conflict: ErrorCode(409, "conflict", _REQUEST),
+    RateLimited: ErrorCode(429, "rate_limit_exceeded", "rate_limit_error"),
+    OverBudget: ErrorCode(429, "quota_exceeded", "rate_limit_error"),
+    Unavailable: ErrorCode(503, "service_unavailable", "server_error"),
+    TooSlow: ErrorCode(504, "upstream_timeout", "server_error"),
+    NotUnderstood: ErrorCode(502, "upstream_error", "server_error"),
+}
+_BUG = ErrorCode(500, "server_error", "server_error")
+
+
 def answer(failure: Failure | Exception) -> ErrorReply:
     """Return the response to any failure, including a bug."""
+    code = find_code(failure, _TABLE, _BUG)
+    match failure:
+        case Invalid(is_syntax=True):
+            code = ErrorCode(400, "json_parse_error", _REQUEST)
+        case NotFound():
+            code = ErrorCode(404, f"{failure.thing.replace(' ', '_')}_not_found", _REQUEST)
+        case TooSlow() | NotUnderstood():
+            pass
+        case Unavailable(service=service) if service == SERVICE:
+            code = ErrorCode(502, "upstream_unreachable", "server_error")
+        case _:
+            pass
+    return answer_with(_envelope, code, failure)
+
+
+def _envelope(code: ErrorCode, failure: Failure | None, message: str) -> dict[str, Any]:
+    if isinstance(failure, NotFound) and failure.thing == "model":
+        message += _MODEL_HINT
+    error = {"message": message, "type": code.kind, "param": _param(failure), "code": code.code}
+    return {"error": error}
+
+
+def _param(failure: Failure | None) -> str | None:
     match failure:
         case WrongFormat():
-            return _reply(415, "invalid_request", failure)
-        case Invalid():
-            code = "json_parse_error" if failure.is_syntax else "invalid_request"
-            return _reply(400, code, failure, param=failure.field)
-        case TooLarge():
-            return _reply(413, "request_too_large", failure, param=failure.field)
-        case Unauthenticated():
-            headers = {"www-authenticate": "Bearer"}
-            return _reply(401, "authentication_error", failure, headers, "authentication_error")
-        case Denied():
-            return _reply(403, "scope_insufficient", failure, kind="permission_error")
+            return None
+        case Invalid() | TooLarge():
+            return failure.field
         case NotFound():
-            code = f"{failure.thing.replace(' ', '_')}_not_found"
-            hint = _MODEL_HINT if failure.thing == "model" else ""
-            return _reply(404, code, failure, param=failure.thing, hint=hint)
-        case NoRoute():
-            code = "not_found" if failure.status == 404 else "method_not_allowed"
-            return _reply(failure.status, code, failure, failure.headers)
-        case Conflict():
-            headers = {} if failure.is_temporary else {"x-should-retry": "false"}
-            return _reply(409, "conflict", failure, headers)
-        case RateLimited():
-            code = "quota_exceeded" if isinstance(failure, OverBudget) else "rate_limit_exceeded"
-            headers = {"retry-after": retry_after(failure)}
-            return _reply(429, code, failure, headers, "rate_limit_error")
-        case Unavailable():
-            status, code = _unavailable(failure)
-            return _reply(status, code, failure, kind="server_error")
+            return failure.thing
         case _:
-            return _reply(500, "server_error", None, kind="server_error")
-
-
-def _unavailable(failure: Unavailable) -> tuple[int, str]:
-    match failure:
-        case TooSlow():
-            return 504, "upstream_timeout"
-        case NotUnderstood():
-            return 502, "upstream_error"
-        case _ if failure.service == SERVICE:
-            return 502, "upstream_unreachable"
-        case _:
-            return 503, "service_unavailable"
-
-
-def _reply(
-    status: int,
-    code: str,
-    failure: Failure | None,
-    headers: Mapping[str, str] | None = None,
-    kind: str = "invalid_request_error",
-    *,
-    param: str | None = None,
-    hint: str = "",
-) -> ErrorReply:
-    error: dict[str, Any] = {
-        "message": failure.message + hint if failure else _INTERNAL_ERROR,
-        "type": kind,
-        "param": param,
-        "code": code,
-    }
-    return ErrorReply(status, {"error": error}, headers or {})
+            return None

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from recollect.api.apps import CallerOf, EngineOf, new_router
-from recollect.api.gateway import ErrorReply
+from recollect.api.errors import ErrorReply
 from recollect.api.openai.body import RawAndBody, request_schema
 from recollect.api.openai.errors import OpenAIErrorObject
 from recollect.api.openai.headers import client_headers, to_turn_request

@@ -10,7 +10,8 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from recollect.api.gateway import INCOMPLETE_BODY, ErrorReply
+from recollect.api.errors import ErrorReply
+from recollect.api.gateway import INCOMPLETE_BODY
 from recollect.api.openai.errors import answer
 from recollect.api.openai.headers import client_headers
 from recollect.api.rate_limits import ConcurrentTurns

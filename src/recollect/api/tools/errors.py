@@ -1,12 +1,18 @@
 """Error responses of `/v1/tools`, `/agents/memories` and `/mcp`."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
-from recollect.api.apps import NoRoute
-from recollect.api.gateway import ErrorReply, retry_after
+from recollect.api.errors import (
+    ErrorCode,
+    ErrorReply,
+    ErrorTable,
+    MethodNotAllowed,
+    NoRoute,
+    answer_with,
+    find_code,
+)
 from recollect.core.errors import (
     Conflict,
     Denied,
@@ -19,8 +25,6 @@ from recollect.core.errors import (
     Unavailable,
     WrongFormat,
 )
-
-MASKED = "Something went wrong on our side."
 
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
@@ -60,38 +64,27 @@ def answer_mcp(failure: Failure | Exception) -> ErrorReply:
     return ErrorReply(reply.status, {"jsonrpc": "2.0", "id": None, "error": error}, reply.headers)
 
 
+_TABLE: ErrorTable = {
+    WrongFormat: ErrorCode(415, "invalid_request"),
+    Unauthenticated: ErrorCode(401, "authentication_error"),
+    Denied: ErrorCode(403, "permission_error"),
+    NotFound: ErrorCode(404, "not_found"),
+    NoRoute: ErrorCode(404, "not_found"),
+    MethodNotAllowed: ErrorCode(405, "method_not_allowed"),
+    Conflict: ErrorCode(409, "conflict"),
+    RateLimited: ErrorCode(429, "rate_limit_error"),
+    Unavailable: ErrorCode(503, "service_unavailable"),
+}
+_BUG = ErrorCode(500, "internal_error")
+
+
 def _answer(failure: Failure | Exception, invalid: str) -> ErrorReply:
-    match failure:
-        case WrongFormat():
-            return _reply(415, "invalid_request", failure)
-        case Invalid():
-            return _reply(400, invalid, failure)
-        case TooLarge(field="body"):
-            return _reply(413, "payload_too_large", failure)
-        case TooLarge():
-            return _reply(400, invalid, failure)
-        case Unauthenticated():
-            return _reply(401, "authentication_error", failure, {"www-authenticate": "Bearer"})
-        case Denied():
-            return _reply(403, "permission_error", failure)
-        case NotFound():
-            return _reply(404, "not_found", failure)
-        case NoRoute():
-            kind = "not_found" if failure.status == 404 else "method_not_allowed"
-            return _reply(failure.status, kind, failure, failure.headers)
-        case Conflict():
-            headers = {} if failure.is_temporary else {"x-should-retry": "false"}
-            return _reply(409, "conflict", failure, headers)
-        case RateLimited():
-            return _reply(429, "rate_limit_error", failure, {"retry-after": retry_after(failure)})
-        case Unavailable():
-            return _reply(503, "service_unavailable", failure)
-        case _:
-            return _reply(500, "internal_error", None)
+    wrong = ErrorCode(400, invalid)
+    code = find_code(failure, {Invalid: wrong, TooLarge: wrong, **_TABLE}, _BUG)
+    if isinstance(failure, TooLarge) and failure.field == "body":
+        code = ErrorCode(413, "payload_too_large")
+    return answer_with(_envelope, code, failure)
 
 
-def _reply(
-    status: int, kind: str, failure: Failure | None, headers: Mapping[str, str] | None = None
-) -> ErrorReply:
-    error: dict[str, Any] = {"message": failure.message if failure else MASKED, "type": kind}
-    return ErrorReply(status, {"error": error}, headers or {})
+def _envelope(code: ErrorCode, _failure: Failure | None, message: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": code.code}}

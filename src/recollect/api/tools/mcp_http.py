@@ -10,7 +10,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.api.apps import KEY_OR_BEARER, new_app, new_router, set_up
-from recollect.api.gateway import MIB, ErrorReply, Interface, key_or_bearer, replay
+from recollect.api.errors import ErrorReply
+from recollect.api.gateway import MIB, Interface, key_or_bearer, replay
 from recollect.api.tools.errors import ToolsErrorObject, answer_mcp
 from recollect.api.tools.mcp_messages import check_message, error_reply
 from recollect.api.tools.mcp_server import mcp_server

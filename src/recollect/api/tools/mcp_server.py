@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from recollect import __version__
 from recollect.api import ids
+from recollect.api.errors import INTERNAL_MESSAGE
 from recollect.api.tools import agent_wire, prompts, wire
-from recollect.api.tools.errors import MASKED
 from recollect.api.tools.mcp_messages import tool_error
 from recollect.api.tools.tools import TOOLS, Tool, call_tool, to_json
 from recollect.core.domain import Caller
@@ -125,7 +125,7 @@ async def _call(
         return tool_error(failure.message)
     except Exception as error:  # noqa: BLE001 - last handler: hide the details of a bug
         _log_error(error, name)
-        return tool_error(MASKED)
+        return tool_error(INTERNAL_MESSAGE)
     text = protocol.TextContent(type="text", text=_result_text(result))
     return protocol.CallToolResult(content=[text], structured_content=to_json(result))
 
@@ -148,7 +148,7 @@ async def _read(engine: Engine, get_caller: GetCaller, uri: str) -> protocol.Rea
         raise MCPError(protocol.INVALID_REQUEST, failure.message) from None
     except Exception as error:  # noqa: BLE001 - as above
         _log_error(error, "read")
-        raise MCPError(protocol.INTERNAL_ERROR, MASKED) from None
+        raise MCPError(protocol.INTERNAL_ERROR, INTERNAL_MESSAGE) from None
     contents = protocol.TextResourceContents(
         uri=uri,
         mime_type="application/json",
