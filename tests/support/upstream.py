@@ -16,6 +16,9 @@ from recollect.models.endpoint_chat import EndpointChat
 
 Object = dict[str, Any]
 
+# The longest that an answer waits for its gate, so that a failing test ends.
+_GATE_SECONDS = 20.0
+
 
 @dataclass(frozen=True)
 class ReceivedRequest:
@@ -67,6 +70,8 @@ class Answer:
     # Seconds before the first byte, and between chunks.
     delay: float = 0.0
     pause: float = 0.0
+    # If set, nothing is sent before this event.
+    gate: threading.Event | None = None
 
     @property
     def finish_reason(self) -> str:
@@ -208,6 +213,8 @@ class Endpoint:
 
     async def _send_answer(self, answer: Answer, request: ReceivedRequest, send: Any) -> None:
         await asyncio.sleep(answer.delay)
+        if answer.gate:
+            await asyncio.to_thread(answer.gate.wait, _GATE_SECONDS)
         model = request.json.get("model", "m1")
         if not request.json.get("stream"):
             await _send(send, 200, "application/json", {}, [answer.whole(model)])

@@ -8,8 +8,6 @@ from recollect.core.domain import GenerationState, WorkspaceId
 # retired generation stay much longer than this. With 2 s, searches that rotate over 100 workspaces
 # missed the cache nearly always, which took 0.7 of their 9.5 ms.
 _MAX_AGE = timedelta(seconds=20)
-# For a workspace without a serving generation: another process may embed its first memory any time.
-_MAX_AGE_EMPTY = timedelta(seconds=2)
 _MAX_ENTRIES = 10_000
 
 
@@ -25,10 +23,16 @@ class GenerationCache:
         if entry is None:
             return None
         state, read_at = entry
-        return state if now - read_at < (_MAX_AGE if state.serving else _MAX_AGE_EMPTY) else None
+        return state if now - read_at < _MAX_AGE else None
 
     def put(self, workspace_id: WorkspaceId, state: GenerationState, now: datetime) -> None:
-        """Cache a state. Clears the whole cache first when it has grown too large."""
+        """Cache a state that has a serving generation. Clears the whole cache when it is too large.
+
+        A state without one is not cached: the first memory may be saved at any time, here or in
+        another process, and must be found at once.
+        """
+        if state.serving is None:
+            return
         if len(self._entries) > _MAX_ENTRIES:
             self._entries.clear()
         self._entries[workspace_id] = (state, now)

@@ -1,9 +1,11 @@
 """Injected memories: relevant, fenced, in the right position, and byte-identical over turns."""
 
+import asyncio
 import itertools
 import json
 import re
-from dataclasses import replace
+import threading
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,9 +18,18 @@ from recollect.memories.forget import forget
 from tests.api.openai.conftest import Object, Routed
 from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
-from tests.support.instance import connect, in_new_workspace, key_for, make_server
+from tests.support.instance import (
+    connect,
+    in_new_workspace,
+    key_for,
+    make_server,
+    open_engine,
+    single_embedder,
+    wait_until_blocked,
+)
 from tests.support.tools import fetch_rows
 from tests.support.upstream import Answer, Call, ReceivedRequest, events_of
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -93,12 +104,66 @@ async def test_without_tools_and_memories_the_request_bytes_are_unchanged(routed
     assert routed.last.body == sent
 
 
-async def test_R003_a_saved_memory_is_used_in_the_next_turn_of_any_chat(routed: Routed) -> None:
+async def test_R003_a_memory_is_used_while_the_turn_that_saved_it_still_runs(
+    routed: Routed,
+) -> None:
+    may_end = threading.Event()
+    routed.upstream.script = [
+        Answer(None, [Call("x_save_memory", {"content": FACT})]),
+        Answer("Saved.", gate=may_end),
+    ]
+    saving = asyncio.create_task(
+        routed.chat("Note this.", headers={"X-Recollect-Thread": "a"}), name="turn in chat a"
+    )
+    await until(lambda: len(routed.upstream.requests) == 2)
+
+    answer = await routed.chat(QUESTION, headers={"X-Recollect-Thread": "b"})
+
+    assert not saving.done()
+    assert answer.headers["x-recollect-memory"] == "used"
+    assert FACT in routed.last.prompt
+    may_end.set()
+    assert (await saving).json()["choices"][0]["message"]["content"] == "Saved."
+
+
+async def test_R003_the_first_memory_is_used_after_a_turn_that_ran_during_its_save(
+    routed: Routed,
+) -> None:
     routed.upstream.script = [Answer(None, [Call("x_save_memory", {"content": FACT})])]
-    await routed.chat("Note this.", headers={"X-Recollect-Thread": "a"})
+    async with routed.engine.pool.everywhere() as db:
+        await db.execute("LOCK TABLE memory_vector IN SHARE MODE")  # stops the save, not a search
+        saving = asyncio.create_task(
+            routed.chat("Note this.", headers={"X-Recollect-Thread": "a"}), name="turn in chat a"
+        )
+        await wait_until_blocked(routed.engine)
+        early = await routed.chat(QUESTION, headers={"X-Recollect-Thread": "b"})
+        assert not saving.done()
+    await saving
 
-    await routed.chat(QUESTION, headers={"X-Recollect-Thread": "b"})
+    late = await routed.chat(QUESTION, headers={"X-Recollect-Thread": "c"})
 
+    assert early.headers["x-recollect-memory"] == "none"
+    assert late.headers["x-recollect-memory"] == "used"
+    assert FACT in routed.last.prompt
+
+
+async def test_R003_the_first_memory_is_used_at_once_in_another_process(
+    routed: Routed, database_url: str, embedder: StubEmbedder, clock: Clock
+) -> None:
+    async with open_engine(
+        database_url, single_embedder(embedder), clock, chat_models=routed.engine.chat_models
+    ) as engine:
+        server = make_server(engine)
+        async with connect(server, Authorization=f"Bearer {routed.key}") as http:
+            elsewhere = replace(routed, http=http, engine=engine, server=server)
+            early = await elsewhere.chat(QUESTION, headers={"X-Recollect-Thread": "b"})
+            routed.upstream.script = [Answer(None, [Call("x_save_memory", {"content": FACT})])]
+            await routed.chat("Note this.", headers={"X-Recollect-Thread": "a"})
+
+            late = await elsewhere.chat(QUESTION, headers={"X-Recollect-Thread": "b"})
+
+    assert early.headers["x-recollect-memory"] == "none"
+    assert late.headers["x-recollect-memory"] == "used"
     assert FACT in routed.last.prompt
 
 
@@ -116,15 +181,51 @@ async def test_a_memory_that_the_conversation_already_states_is_not_injected(
     assert FACT in routed.last.prompt
 
 
-async def test_R002_another_workspace_is_not_read(routed: Routed) -> None:
-    await routed.remember(FACT)
-    other: Caller = await in_new_workspace(routed.engine, routed.caller)
-    key = await key_for(routed.engine, other.workspace_id)
+@dataclass(frozen=True)
+class Views:
+    """All that one chat shows of the memories in its workspace."""
 
-    answer = await routed.chat(QUESTION, headers={"Authorization": f"Bearer {key}"})
+    prompt: str
+    recalled: str
+    searched: str
+    listed: str
 
-    assert FACT not in routed.last.prompt
-    assert answer.headers["x-recollect-memory"] == "none"
+    def contain(self, text: str) -> list[bool]:
+        return [text in each for each in (self.prompt, self.recalled, self.searched, self.listed)]
+
+
+async def views_of(routed: Routed, caller: Caller) -> Views:
+    """Ask in a chat of this workspace: passive injection, both search tools, and the list."""
+    key = await key_for(routed.engine, caller.workspace_id)
+    headers = {"Authorization": f"Bearer {key}", "X-Recollect-Thread": "asking"}
+    routed.upstream.script = [
+        Answer(
+            None,
+            [
+                Call("x_recall_memory", {"query": QUESTION}, "call_1"),
+                Call("x_workspace_search", {"query": QUESTION}, "call_2"),
+            ],
+        )
+    ]
+    await routed.chat(QUESTION, headers=headers)
+    asked, after_tools = routed.upstream.requests[-2:]
+    recalled, searched = after_tools.json["messages"][-2:]
+    path = f"/v1/workspaces/ws_{caller.workspace_id}/memories"
+    listed = await routed.http.get(path, headers=headers)
+    assert listed.status_code == 200
+    return Views(asked.prompt, recalled["content"], searched["content"], listed.text)
+
+
+async def test_R001_R002_only_chats_of_its_workspace_show_a_memory(routed: Routed) -> None:
+    routed.upstream.script = [Answer(None, [Call("x_save_memory", {"content": FACT})])]
+    await routed.chat("Note this.", headers={"X-Recollect-Thread": "saving"})
+    other = await in_new_workspace(routed.engine, routed.caller)
+
+    here = await views_of(routed, routed.caller)
+    there = await views_of(routed, other)
+
+    assert here.contain(FACT) == [True] * 4
+    assert there.contain(FACT) == [False] * 4
 
 
 async def test_a_user_does_not_see_memories_about_another_user(routed: Routed) -> None:
