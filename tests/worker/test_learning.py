@@ -106,20 +106,6 @@ async def test_R036_R037_distilled_memories_carry_their_label(
     assert (row["origin"], row["origin_label"]) == ("auto", kind)
 
 
-async def test_R038_R112_content_is_truncated_and_summaries_are_not(
-    engine: Engine, caller: Caller
-) -> None:
-    long = Candidate("é" * 2_500, "fact", "said", None, "s" * 5_000)
-    instance = replace(engine, distiller=StubDistiller(long))
-    await learn(instance, caller, "said")
-
-    await run_jobs(instance)
-
-    [row] = await stored_memories(instance, caller)
-    assert row["content"] == "é" * 2_000
-    assert row["summary"] == "s" * 5_000
-
-
 async def test_the_same_conversation_is_learnt_once(engine: Engine, caller: Caller) -> None:
     for _ in range(40):
         await learn(engine, caller, "I live in Oslo. I like tea.")

@@ -186,7 +186,7 @@ def _parse_candidate(value: Any) -> Candidate | None:
         storable(category)[:_MAX_CATEGORY_LENGTH] if isinstance(category, str) else "fact",
         storable(quote),
         None,
-        storable(summary)[:MAX_LENGTH] if isinstance(summary, str) else None,
+        storable(summary) if isinstance(summary, str) else None,
     )
 
 
@@ -232,7 +232,8 @@ def gate(text: str, candidates: Sequence[Candidate], *, is_reviewed: bool) -> li
             reason = "instruction"
         elif is_reviewed:
             reason = "review"
-        passed.append(GatedCandidate(replace(each, content=content), reason))
+        summary = redact(each.summary) if each.summary else None
+        passed.append(GatedCandidate(replace(each, content=content, summary=summary), reason))
     return passed
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from recollect.conversations.extractive_summary import main_sentences
+from recollect.conversations.extractive_summary import main_sentences, shorten
 from recollect.conversations.queries import messages, segments
 from recollect.conversations.queries.segments import Segment
 from recollect.conversations.summaries import GIVEN
@@ -29,8 +29,9 @@ from recollect.usage.ledger import ask_in_background, note_failure
 # The longest content that background work writes into one memory.
 _MAX_LENGTH = 2_000
 _MAX_SOURCE_LENGTH = 24_000
-_MAX_SUMMARY_LENGTH = 200
 _MAX_SENTENCES = 3
+# Of a summary that the rules write. A model's summary is stored whole.
+_RULE_SUMMARY_LENGTH = 200
 
 # The metadata key of a memory whose content was synthesised.
 _SYNTHESISED = "synthesized"
@@ -65,7 +66,7 @@ class _SynthesisAnswer(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
     content: str = Field(min_length=1, max_length=4 * _MAX_LENGTH)
-    summary: str = Field(min_length=1, max_length=4 * _MAX_LENGTH)
+    summary: str = Field(min_length=1)
 
 
 async def remember_message(engine: Engine, caller: Caller, ask: RememberMessage) -> Saved:
@@ -167,14 +168,14 @@ def _parse_answer(text: str) -> Synthesis:
     content, summary = storable(typed.content).strip(), storable(typed.summary).strip()
     if not content or not summary:
         raise ValueError("the synthesis is empty")
-    return Synthesis(content[:_MAX_LENGTH], summary[:_MAX_SUMMARY_LENGTH])
+    return Synthesis(content[:_MAX_LENGTH], summary)
 
 
 def _synthesise_by_rule(engine: Engine, source: str) -> Synthesis:
     stated = [each.content for each in rules.distil_statements(source, engine.now())]
     sentences = stated or main_sentences(source, _MAX_SENTENCES) or [source.strip()]
     brief = main_sentences(source, 1) or [sentences[0]]
-    return Synthesis("\n".join(sentences)[:_MAX_LENGTH], brief[0][:_MAX_SUMMARY_LENGTH])
+    return Synthesis("\n".join(sentences)[:_MAX_LENGTH], shorten(brief[0], _RULE_SUMMARY_LENGTH))
 
 
 async def _find_message(engine: Engine, caller: Caller, name: str) -> Message:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -326,6 +327,53 @@ async def test_R035_R036_R040_long_output_is_learnt_and_reported(
     assert saved["memory"]["id"] in [each["id"] for each in await with_model.listed()]
     assert data_of(events, "message.completed")["kind"] == kind
     assert endpoint.requests[0].json["messages"][0]["role"] == "system"
+
+
+async def _distil_outcome(dashboard: Dashboard, endpoint: Endpoint, found: str) -> None:
+    endpoint.script = [Answer(LONG), Answer(found)]
+    await turn(dashboard, "Think about the launch.", kind="research")
+
+
+async def _distil_tool_call(dashboard: Dashboard, endpoint: Endpoint, found: str) -> None:
+    recalling = Call("x_recall_memory", {"query": LONG})
+    endpoint.script = [Answer(None, [recalling]), Answer("I see.")]
+    await turn(dashboard, LONG)
+    endpoint.default = Answer(found)
+    await Worker(dashboard.engine, slots=1).run_until_empty()
+
+
+@pytest.mark.parametrize("distil", [_distil_outcome, _distil_tool_call])
+async def test_R038_R039_R112_content_is_truncated_and_summaries_are_not(
+    with_model: Dashboard, endpoint: Endpoint, distil: Callable[..., Awaitable[None]]
+) -> None:
+    found = {
+        "content": "é" * 2_500,
+        "category": "decision",
+        "quote": "The launch must wait for the audit",
+        "summary": "s" * 5_000,
+    }
+
+    await distil(with_model, endpoint, json.dumps([found]))
+
+    [memory] = await with_model.listed()
+    assert memory["content"] == "é" * 2_000
+    assert memory["summary"] == "s" * 5_000
+
+
+async def test_S80_a_secret_in_a_learnt_summary_is_redacted(
+    with_model: Dashboard, endpoint: Endpoint
+) -> None:
+    found = {
+        "content": "The launch waits for the audit.",
+        "category": "decision",
+        "quote": "The launch must wait for the audit",
+        "summary": "Key sk-proj-abcdefghijklmnop1234567890 for the audit",
+    }
+
+    await _distil_outcome(with_model, endpoint, json.dumps([found]))
+
+    [memory] = await with_model.listed()
+    assert memory["summary"] == "Key [redacted] for the audit"
 
 
 async def test_R035_short_output_and_plain_chat_are_not_learnt(

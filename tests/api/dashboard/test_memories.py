@@ -177,6 +177,27 @@ async def test_S71_control_characters_are_removed_before_synthesis(
     assert endpoint.requests[0].json["messages"][-1]["content"] == "Tea.\nMilk."
 
 
+async def test_R112_a_long_summary_of_the_model_is_stored_whole(
+    with_model: Dashboard, endpoint: Endpoint
+) -> None:
+    first, second = "s" * 5_000, "t" * 9_000
+    endpoint.script = [
+        Answer(json.dumps({"content": "It is due on 15 March 2026.", "summary": first})),
+        Answer(json.dumps({"content": "It is due in mid-March.", "summary": second})),
+    ]
+
+    memory = await with_model.remember_in_chat(
+        messageId=f"msg_{with_model.message.code}", synthesize=True
+    )
+    again = await with_model.http.post(
+        f"{with_model.chat}/memories/{memory['id']}/rerun-extraction"
+    )
+
+    assert memory["summary"] == first
+    assert again.json()["summary"] == second
+    assert [each["summary"] for each in await with_model.listed()] == [second]
+
+
 @pytest.mark.parametrize(
     "answer", ["no JSON at all", "{", '{"content": ""}', '{"content": 5}', "[]"]
 )
