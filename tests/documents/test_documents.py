@@ -123,7 +123,7 @@ async def of_name(engine: Engine, caller: Caller, name: str) -> Document:
     return next(each for each in listed if each.name == name)
 
 
-async def test_R006_memories_chunks_and_artifacts_are_one_ranked_list(
+async def test_memories_chunks_and_artifacts_are_one_ranked_list(
     engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
     embedder.table = {

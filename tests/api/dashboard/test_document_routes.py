@@ -95,6 +95,50 @@ async def test_S63_a_download_is_never_run_by_the_browser(dashboard: Dashboard) 
 
 
 async def test_R006_one_search_covers_every_kind(
+    with_model: Dashboard, endpoint: Endpoint, embedder: StubEmbedder
+) -> None:
+    embedder.table = {
+        "when": at_cosine(1.0),
+        "A memory.": at_cosine(0.7, axis=1),
+        PLOVER: at_cosine(0.9, axis=2),
+        "An artifact.": at_cosine(0.8, axis=3),
+        "Far off.": at_cosine(0.0, axis=4),
+    }
+    memory = await with_model.remember("A memory.")
+    await with_model.remember("Far off.")
+    [uploaded, _] = await upload(with_model, ("a.txt", PLOVER.encode()), ("b.txt", b"Far off."))
+    plan = {"name": "plan.md", "content": "An artifact."}
+    endpoint.script = [Answer(None, [Call("x_create_artifact", plan)])]
+    turns = f"/chat/api/chats/chat_{with_model.thread.code}/turns"
+    await with_model.http.post(turns, json={"content": "Write a plan."})
+    await run_jobs(with_model.engine)
+    kept = {"kind": "artifact"}
+    listed = await with_model.http.get(f"{with_model.workspace}/documents", params=kept)
+    [artifact] = listed.json()["items"]
+    endpoint.script = [Answer(None, [Call("x_workspace_search", {"query": "when"})])]
+
+    await with_model.http.post(turns, json={"content": "Look it up."})
+    found = await with_model.http.get(f"{with_model.workspace}/search", params={"q": "when"})
+
+    shown_to_model = endpoint.requests[-1].json["messages"][-1]["content"]
+    assert shown_to_model.splitlines()[1:] == [
+        f"1. **{uploaded['id']}** (document, a.txt, score 0.90)",
+        PLOVER,
+        f"2. **{artifact['id']}** (artifact, plan.md, score 0.80)",
+        "An artifact.",
+        f"3. **{memory['id']}** (memory, uncategorized, score 0.70)",
+        "A memory.",
+    ]
+    assert [
+        (each["kind"], each["id"], each["title"], each["score"]) for each in found.json()["results"]
+    ] == [
+        ("document", uploaded["id"], "a.txt", pytest.approx(0.9, abs=0.01)),
+        ("artifact", artifact["id"], "plan.md", pytest.approx(0.8, abs=0.01)),
+        ("memory", memory["id"], "", pytest.approx(0.7, abs=0.01)),
+    ]
+
+
+async def test_a_search_is_narrowed_to_types_and_paged(
     dashboard: Dashboard, embedder: StubEmbedder
 ) -> None:
     embedder.table = {
@@ -103,23 +147,22 @@ async def test_R006_one_search_covers_every_kind(
         PLOVER: at_cosine(0.9, axis=2),
         "An artifact.": at_cosine(0.8, axis=3),
     }
-    memory = await dashboard.remember("A memory.")
-    [uploaded] = await upload(dashboard, ("a.txt", PLOVER.encode()))
-    artifact = await keep_artifact(dashboard.engine, dashboard.caller, "plan.md", "An artifact.")
+    await dashboard.remember("A memory.")
+    await upload(dashboard, ("a.txt", PLOVER.encode()))
+    await keep_artifact(dashboard.engine, dashboard.caller, "plan.md", "An artifact.")
     await run_jobs(dashboard.engine)
+    query = {"q": "when", "types": "memory,artifact", "limit": "1"}
 
-    found = (await dashboard.http.get(f"{dashboard.workspace}/search", params={"q": "when"})).json()
-
-    assert [
-        (each["kind"], each["id"], each["title"], each["score"]) for each in found["results"]
-    ] == [
-        ("document", uploaded["id"], "a.txt", pytest.approx(0.9, abs=0.01)),
-        ("artifact", f"cart_{artifact.code}", "plan.md", pytest.approx(0.8, abs=0.01)),
-        ("memory", memory["id"], "", pytest.approx(0.7, abs=0.01)),
+    pages = [
+        await dashboard.http.get(f"{dashboard.workspace}/search", params=query | {"offset": offset})
+        for offset in ("0", "1", "2")
     ]
-    query = {"q": "when", "types": "memory,artifact", "limit": "1", "offset": "1"}
-    narrowed = (await dashboard.http.get(f"{dashboard.workspace}/search", params=query)).json()
-    assert [each["snippet"] for each in narrowed["results"]] == ["A memory."]
+
+    assert [[each["snippet"] for each in page.json()["results"]] for page in pages] == [
+        ["An artifact."],
+        ["A memory."],
+        [],
+    ]
     response = await dashboard.http.get(
         f"{dashboard.workspace}/search", params={"q": "x", "types": "song"}
     )

@@ -268,17 +268,6 @@ async def test_a_query_about_a_date_recalls_memories_of_that_date(
     assert "boiler" not in result
 
 
-async def test_R006_workspace_search_labels_each_kind(
-    routed: Routed, embedder: StubEmbedder
-) -> None:
-    embedder.table = {"A": at_cosine(1.0), "q": at_cosine(0.9)}
-    await routed.remember("A", category="fact")
-
-    result = await call_tool(routed, SEARCH, {"query": "q"})
-
-    assert re.search(r"1\. \*\*mem_\w{24}\*\* \(memory, fact, score 0\.90\)\nA", result)
-
-
 @pytest.mark.parametrize(
     ("alias", "arguments"),
     [
@@ -467,7 +456,7 @@ async def test_N21_web_search_options_pass_through_and_memory_tools_are_always_o
     assert routed.last.tools == [SAVE, RECALL, SEARCH]
 
 
-async def test_R005_R006_N18_one_search_finds_memories_documents_and_artifacts(
+async def test_R005_R006_N18_one_search_labels_each_kind_and_omits_the_rest(
     routed: Routed, embedder: StubEmbedder
 ) -> None:
     embedder.table = {
@@ -475,18 +464,33 @@ async def test_R005_R006_N18_one_search_finds_memories_documents_and_artifacts(
         "A": at_cosine(0.7, axis=1),
         "B": at_cosine(0.9, axis=2),
         "C": at_cosine(0.8, axis=3),
+        "D": at_cosine(0.6, axis=4),
+        "E": at_cosine(0.0, axis=5),
+        "F": at_cosine(0.0, axis=6),
     }
-    await routed.remember("A", category="fact")
-    await upload(routed.engine, routed.caller, "b.txt", "B")
-    await keep_artifact(routed.engine, routed.caller, "c.md", "C")
+    path = f"/v1/workspaces/ws_{routed.caller.workspace_id}/memories"
+    ids = [
+        (await routed.http.post(path, json={"content": text, "category": category})).json()["id"]
+        for text, category in (("A", "fact"), ("D", "decision"), ("E", "fact"))
+    ]
+    document = await upload(routed.engine, routed.caller, "b.txt", "B")
+    artifact = await keep_artifact(routed.engine, routed.caller, "c.md", "C")
+    await upload(routed.engine, routed.caller, "f.txt", "F")
     await run_jobs(routed.engine)
 
     result = await call_tool(routed, SEARCH, {"query": "q"})
 
-    assert re.findall(r"\d\. \*\*(\w+?_)\w{24}\*\* \((.*), score .*\)\n(.*)", result) == [
-        ("cart_", "document, b.txt", "B"),
-        ("cart_", "artifact, c.md", "C"),
-        ("mem_", "memory, fact", "A"),
+    heading, *lines = result.splitlines()
+    assert heading.startswith("# ")
+    assert lines == [
+        f"1. **cart_{document.code}** (document, b.txt, score 0.90)",
+        "B",
+        f"2. **cart_{artifact.code}** (artifact, c.md, score 0.80)",
+        "C",
+        f"3. **{ids[0]}** (memory, fact, score 0.70)",
+        "A",
+        f"4. **{ids[1]}** (decision, decision, score 0.60)",
+        "D",
     ]
 
 
