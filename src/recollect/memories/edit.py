@@ -1,7 +1,7 @@
 """Find, list and edit memories."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -39,6 +39,10 @@ class EditMemory:
     importance: float | None = None
     pinned: bool | None = None
     expires_at: datetime | None = None
+
+
+# Every one of these is a field of `Memory` too.
+_EDITS = [each.name for each in fields(EditMemory)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,27 +146,17 @@ async def edit_within(
 
 
 def _changed(memory: Memory, ask: EditMemory) -> Memory:
-    changed = memory
-    if ask.content is not None:
-        changed = replace(changed, content=ask.content)
-    if ask.summary is not None:
-        changed = replace(changed, summary=ask.summary)
-    if ask.key is not None:
-        changed = replace(changed, key=ask.key)
-    if ask.category is not None:
-        changed = replace(changed, category=ask.category, kind=kind_of(ask.category))
-    if ask.tags is not None:
-        changed = replace(changed, tags=tuple(ask.tags))
-    if ask.metadata is not None:
-        changed = replace(changed, metadata={**changed.metadata, **ask.metadata})
+    given = {name: value for name in _EDITS if (value := getattr(ask, name)) is not None}
+    if "category" in given:
+        given["kind"] = kind_of(ask.category)
+    if "tags" in given:
+        given["tags"] = tuple(given["tags"])
+    if "metadata" in given:
+        given["metadata"] = {**memory.metadata, **given["metadata"]}
     # Writing back the decayed importance that was read does not reset its base.
     if ask.importance not in {None, memory.importance}:
-        changed = replace(changed, importance=ask.importance, importance_base=ask.importance)
-    if ask.pinned is not None:
-        changed = replace(changed, pinned=ask.pinned)
-    if ask.expires_at is not None:
-        changed = replace(changed, expires_at=ask.expires_at)
-    return changed
+        given["importance_base"] = ask.importance
+    return replace(memory, **given)
 
 
 async def _find_or_raise(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Memory:

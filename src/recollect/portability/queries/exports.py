@@ -15,6 +15,7 @@ from psycopg.rows import dict_row
 from recollect.core.domain import Caller, OrgId, Ref, ThreadId, UserId, WorkspaceId
 from recollect.db.pool import Db
 from recollect.db.visibility import DOCUMENT_VISIBLE, OWN_PROJECTS, THREAD_VISIBLE
+from recollect.memories.queries.memories import MEMORY_COLUMNS
 
 # Rows fetched per round trip.
 _BATCH_SIZE = 500
@@ -36,13 +37,7 @@ MESSAGE = """
     edited_at, user_id
 """
 FILE = "id, code, message_id, filename, media_type, size, digest, created_at"
-MEMORY = """
-    id, code, user_id, project_id, agent_id, thread_id, subject, content, summary, key, category,
-    kind, tags, metadata, importance, importance_base, pinned, expires_at, valid_from, valid_until,
-    superseded_by, lifecycle, scope, origin, origin_label, source_note, reason, quote,
-    wants_vector, created_at, updated_at, last_accessed_at, access_count, deleted_at,
-    delete_reason, version, content_version
-"""
+MEMORY = f"{', '.join(MEMORY_COLUMNS)}, delete_reason, version, content_version"
 LINK = "id, source_id, target_id, relation, weight, is_authored, created_at"
 SOURCE = "id, memory_id, kind, target_id, created_at"
 MADE_OF = "memory_id, message_id"
