@@ -147,7 +147,7 @@ class Gateway:
                 await self._serve_rest(context, receive)
         finally:
             took = perf_counter() - began
-            name = interface.name if interface else "house"
+            name = interface.name if interface else "server"
             self._metrics.request(name, context.route, scope["method"], context.status, took)
             _log.info(
                 "request.answered",

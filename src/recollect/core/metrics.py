@@ -25,7 +25,7 @@ class Metrics:
         self._requests = Histogram(
             "recollect_request_seconds",
             "Seconds to answer a request.",
-            ["door", "route", "method", "status"],
+            ["interface", "route", "method", "status"],
             buckets=_SECONDS,
             registry=self.registry,
         )
@@ -87,9 +87,9 @@ class Metrics:
             registry=self.registry,
         )
 
-    def request(self, door: str, route: str, method: str, status: int, took: float) -> None:
+    def request(self, interface: str, route: str, method: str, status: int, took: float) -> None:
         """Note one answered request."""
-        self._requests.labels(door, route, method, str(status)).observe(took)
+        self._requests.labels(interface, route, method, str(status)).observe(took)
 
     def job(self, kind: str, outcome: str) -> None:
         """Count one finished, retried or failed job."""
