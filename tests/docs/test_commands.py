@@ -14,7 +14,7 @@ from tests.support.serve_process import ServeProcess, running_server
 DOCUMENTED_ADDRESS = "127.0.0.1:8484"
 ALLOWED = ("curl ", "recollect ", "python ", "export ", "make serve")
 _ASSIGNMENT = re.compile(r"export (\w+)=(\S+)")
-_PLACEHOLDER = re.compile(r"\b([a-z]+_)…")
+_PLACEHOLDER = re.compile(r"\b([a-z]+[_-])…")
 
 RUNNABLE = [document for document in documents() if document.runnable_blocks]
 

@@ -6,7 +6,7 @@ A test runs every block marked `run`:
     $ curl http://127.0.0.1:8484/v1/memories -H "X-API-Key: $KEY"
     {"object":"list","data":[{"object":"memory","id":"mem_…",…
 
-The lines after a command are its output; `…` matches anything. In a command, `rk_…`, `sess_…` and
+The lines after a command are its output; `…` matches anything. In a command, `rk_…`, `chat-…` and
 so on are replaced by the last printed id with that prefix. The output of `make serve` is that of
 the server that the test has started. In a `python run` block, the comment after each `print` is its
 output.
