@@ -18,7 +18,7 @@ import uvloop
 
 from bench import ranking_scores, server_process
 from bench.datasets import DataSet, Question, read_all
-from bench.ranking_scores import OURS, Answer
+from bench.ranking_scores import OURS, UnitRanking
 from recollect.compose import warm_up
 from recollect.core.domain import Caller, MemoryId
 from recollect.db.migrate import migrate
@@ -137,7 +137,7 @@ async def _store(engine: Engine, data: DataSet, name: str) -> tuple[Caller, list
 
 async def _ask(
     engine: Engine, caller: Caller, stored: Sequence[MemoryId], question: Question
-) -> Answer:
+) -> UnitRanking:
     positions = {memory_id: position for position, memory_id in enumerate(stored)}
     ask = hybrid.Search(
         query=question.text,
@@ -146,7 +146,7 @@ async def _ask(
         counts_as_access=False,
     )
     found = await hybrid.search(engine, caller, ask)
-    return Answer([positions[each.memory.id] for each in found.findings], 0.0, "", seconds=0.0)
+    return UnitRanking([positions[each.memory.id] for each in found.findings], 0.0, "", seconds=0.0)
 
 
 def _options() -> argparse.Namespace:

@@ -8,7 +8,7 @@ from itertools import cycle
 from time import perf_counter
 
 from bench.floor import Floor
-from bench.http_client import Connection, open_connection
+from bench.http_client import HttpConnection, open_connection
 from bench.seed import Tenant
 from bench.texts import questions, statements
 
@@ -90,9 +90,9 @@ class Ours:
     def __init__(self, port: int) -> None:
         self.late = 0
         self._port = port
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, HttpConnection] = {}
 
-    async def _connection(self, client: int) -> Connection:
+    async def _connection(self, client: int) -> HttpConnection:
         """Return the client's connection, reopened if it was idle for too long."""
         if client not in self._connections or self._connections[client].is_closed:
             self._connections[client] = await open_connection(self._port)

@@ -19,9 +19,9 @@ import uvloop
 
 from bench import filled_workspaces, server_process
 from bench.command import numbers, print_machine
-from bench.http_client import Connection, open_connection
+from bench.http_client import HttpConnection, open_connection
 from bench.seed import Tenant
-from bench.server_process import Opened, Server
+from bench.server_process import Opened, ServerProcess
 from bench.texts import questions
 from recollect.core.domain import ThreadId
 from recollect.engine import Engine
@@ -33,7 +33,7 @@ _LISTED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ChatSearchOptions:
     """What to measure."""
 
     sizes: Sequence[int]
@@ -42,7 +42,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class SearchedChat:
     """A chat and the key to search it with."""
 
     id: str
@@ -60,7 +60,7 @@ def main() -> None:
     uvloop.run(_run(options))
 
 
-async def _run(options: Options) -> None:
+async def _run(options: ChatSearchOptions) -> None:
     with server_process.base(options.data_dir) as base:
         for size in sorted(options.sizes):
             data_dir = base / f"chat-{size}"
@@ -72,7 +72,7 @@ async def _run(options: Options) -> None:
                 print(await _measure(opened, size, options), flush=True)
 
 
-async def _chat(opened: Opened) -> tuple[ThreadId, Chat]:
+async def _chat(opened: Opened) -> tuple[ThreadId, SearchedChat]:
     """Return the chat to fill; reuse the chat of an earlier run."""
     url, engine, server = opened.attached.admin_url, opened.engine, opened.server
     [tenant] = await filled_workspaces.tenants(engine) or await filled_workspaces.create_workspaces(
@@ -81,7 +81,9 @@ async def _chat(opened: Opened) -> tuple[ThreadId, Chat]:
     return await _find_chat(url, tenant) or await _create_chat(server, url, tenant)
 
 
-async def _create_chat(server: Server, url: str, tenant: Tenant) -> tuple[ThreadId, Chat]:
+async def _create_chat(
+    server: ServerProcess, url: str, tenant: Tenant
+) -> tuple[ThreadId, SearchedChat]:
     connection = await _connect_with_bearer(server)
     status, answer = await connection.send(
         "POST", "/api/chats", key=tenant.key, body={"name": "long"}
@@ -93,22 +95,22 @@ async def _create_chat(server: Server, url: str, tenant: Tenant) -> tuple[Thread
     return made
 
 
-async def _find_chat(url: str, tenant: Tenant) -> tuple[ThreadId, Chat] | None:
+async def _find_chat(url: str, tenant: Tenant) -> tuple[ThreadId, SearchedChat] | None:
     newest = (
         "SELECT id, short_code FROM thread WHERE workspace_id = %s ORDER BY created_at DESC LIMIT 1"
     )
     async with await psycopg.AsyncConnection.connect(url) as db:
         row = await (await db.execute(newest, [tenant.id])).fetchone()
-    return row and (ThreadId(row[0]), Chat(f"chat-{row[1]}", tenant.key))
+    return row and (ThreadId(row[0]), SearchedChat(f"chat-{row[1]}", tenant.key))
 
 
-async def _connect_with_bearer(server: Server) -> Connection:
+async def _connect_with_bearer(server: ServerProcess) -> HttpConnection:
     connection = await open_connection(server.port)
     connection.is_bearer = True
     return connection
 
 
-async def _measure(opened: Opened, size: int, options: Options) -> str:
+async def _measure(opened: Opened, size: int, options: ChatSearchOptions) -> str:
     _, chat = await _chat(opened)
     asked = list(islice(questions("chat search"), _WARM + options.questions))
     embeds = await _embedding_times(opened.engine, asked)
@@ -144,7 +146,7 @@ async def _embedding_times(engine: Engine, asked: Sequence[str]) -> list[float]:
 
 
 async def _time_request(
-    connection: Connection, chat: Chat, method: str, path: str, body: Any = None
+    connection: HttpConnection, chat: SearchedChat, method: str, path: str, body: Any = None
 ) -> float:
     began = perf_counter()
     status, answer = await connection.send(method, path, key=chat.key, body=body)
@@ -157,13 +159,13 @@ def _share(times: Sequence[float], share: float) -> float:
     return sorted(times)[round(share * (len(times) - 1))]
 
 
-def _options() -> Options:
+def _options() -> ChatSearchOptions:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=numbers, default=[10_000], help="memories (default 10000)")
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--data-dir", type=Path, help="keep the databases here (default: none)")
     args = parser.parse_args()
-    return Options(args.sizes, args.questions, args.data_dir)
+    return ChatSearchOptions(args.sizes, args.questions, args.data_dir)
 
 
 if __name__ == "__main__":

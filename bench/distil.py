@@ -41,7 +41,7 @@ class UserMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class DistillerScore:
     """One row of the table."""
 
     precision: float
@@ -93,19 +93,19 @@ def read(data: Path) -> list[UserMessage]:
     return found
 
 
-def scored(messages: Sequence[UserMessage], rule: Rule) -> Scored:
+def scored(messages: Sequence[UserMessage], rule: Rule) -> DistillerScore:
     """Compare a rule's selection with the readers' marks."""
     selected = [rule(each) for each in messages]
     right = sum(k and each.has_memory for k, each in zip(selected, messages, strict=True))
     other_source = [k for k, each in zip(selected, messages, strict=True) if each.is_other_source]
-    return Scored(
+    return DistillerScore(
         precision=right / max(sum(selected), 1),
         recall=right / max(sum(each.has_memory for each in messages), 1),
         junk=sum(other_source) / max(len(other_source), 1),
     )
 
 
-def _row(name: str, found: Scored) -> str:
+def _row(name: str, found: DistillerScore) -> str:
     return (
         f"{name:<22}{found.precision:>10.3f}{found.recall:>8.3f}{found.f1:>8.3f}{found.f05:>8.3f}"
         f"{found.junk:>8.3f}"

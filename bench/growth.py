@@ -26,7 +26,7 @@ from bench import filled_workspaces, server_process
 from bench.command import numbers, print_machine
 from bench.filled_workspaces import Maintenance
 from bench.floor import connect
-from bench.http_client import Connection, open_connection
+from bench.http_client import HttpConnection, open_connection
 from bench.seed import TAG, Tenant
 from bench.server_process import Opened
 from bench.texts import questions
@@ -40,7 +40,7 @@ _WARM = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class GrowthOptions:
     """What to measure."""
 
     sizes: Sequence[int]
@@ -78,7 +78,7 @@ def main() -> None:
     uvloop.run(_run(options))
 
 
-async def _run(options: Options) -> None:
+async def _run(options: GrowthOptions) -> None:
     with server_process.base(options.data_dir) as base:
         for workspaces in options.workspaces:
             data_dir = base / f"growth-{workspaces}"
@@ -96,7 +96,7 @@ async def _run(options: Options) -> None:
                     print(_row(await _measure(opened, options), maintenance), flush=True)
 
 
-async def _measure(opened: Opened, options: Options) -> Grown:
+async def _measure(opened: Opened, options: GrowthOptions) -> Grown:
     """Ask each question with every method in turn, so that other load affects all of them."""
     url = opened.attached.admin_url
     size = await filled_workspaces.count(url)
@@ -138,7 +138,7 @@ async def _measure(opened: Opened, options: Options) -> Grown:
 
 
 async def _ask(
-    connection: Connection, tenant: Tenant, path: str, body: dict[str, object]
+    connection: HttpConnection, tenant: Tenant, path: str, body: dict[str, object]
 ) -> dict[str, Any]:
     status, answer = await connection.send("POST", path, key=tenant.key, body=body)
     assert status == 200, answer
@@ -225,7 +225,7 @@ def _quantiles(grown: Grown, method: str) -> str:
     return f"{grown.milliseconds(method, 0.5):.1f} / {grown.milliseconds(method, 0.95):.1f}"
 
 
-def _options() -> Options:
+def _options() -> GrowthOptions:
     parser = argparse.ArgumentParser(
         prog="python -m bench.growth", description="Recall time by number of memories."
     )
@@ -236,7 +236,7 @@ def _options() -> Options:
     parser.add_argument("--questions", type=int, default=100, help="questions per size")
     parser.add_argument("--data-dir", type=Path, help="keep the databases here (default: none)")
     args = parser.parse_args()
-    return Options(args.sizes, args.workspaces, args.questions, args.data_dir)
+    return GrowthOptions(args.sizes, args.workspaces, args.questions, args.data_dir)
 
 
 if __name__ == "__main__":

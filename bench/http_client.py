@@ -9,7 +9,7 @@ import httptools
 _TIMEOUT_SECONDS = 60.0
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection; each request waits for the response to the previous one."""
 
     # Some interfaces use another header for the key.
@@ -75,8 +75,8 @@ class Connection(asyncio.Protocol):
             self._answer.set_result((self._parser.get_status_code(), bytes(self._body)))
 
 
-async def open_connection(port: int) -> Connection:
+async def open_connection(port: int) -> HttpConnection:
     """Open a connection to a server on this machine."""
     loop = asyncio.get_running_loop()
-    _, visitor = await loop.create_connection(Connection, "127.0.0.1", port)
+    _, visitor = await loop.create_connection(HttpConnection, "127.0.0.1", port)
     return visitor

@@ -22,7 +22,7 @@ from bench.cells import Cell, Ours, measure, overhead
 from bench.command import numbers, print_machine
 from bench.floor import Floor, connect
 from bench.seed import Tenant, fill
-from bench.server_process import Server
+from bench.server_process import ServerProcess
 from bench.table import Footprint
 from recollect.embedded import Attached, attach
 from recollect.engine import Engine
@@ -32,7 +32,7 @@ _STARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LoadOptions:
     """What to measure."""
 
     sizes: Sequence[int]
@@ -55,7 +55,7 @@ def main() -> None:
         options.json_file.write_text(json.dumps(found, indent=2) + "\n")
 
 
-async def _run(options: Options) -> list[dict[str, Any]]:
+async def _run(options: LoadOptions) -> list[dict[str, Any]]:
     with server_process.base(options.data_dir) as base:
         return [
             await _scenario(base, size, workspaces, options)
@@ -64,7 +64,7 @@ async def _run(options: Options) -> list[dict[str, Any]]:
         ]
 
 
-async def _scenario(base: Path, size: int, workspaces: int, options: Options) -> dict[str, Any]:
+async def _scenario(base: Path, size: int, workspaces: int, options: LoadOptions) -> dict[str, Any]:
     print(f"\n{size:,} memories in {workspaces} workspaces", flush=True)
     data_dir = base / f"{size}x{workspaces}"
     await _fill(data_dir, size, workspaces)
@@ -78,7 +78,7 @@ async def _scenario(base: Path, size: int, workspaces: int, options: Options) ->
         await server_process.stop(server)
 
 
-async def _start_server(data_dir: Path, *, is_last: bool) -> Server:
+async def _start_server(data_dir: Path, *, is_last: bool) -> ServerProcess:
     """Start a server on a stopped database; keep only the last one running."""
     server = await server_process.start(data_dir)
     if not is_last:
@@ -103,10 +103,10 @@ async def _fill(data_dir: Path, size: int, workspaces: int) -> None:
 
 async def _measure(
     attached: Attached,
-    server: Server,
-    starts: Sequence[Server],
+    server: ServerProcess,
+    starts: Sequence[ServerProcess],
     workspaces: int,
-    options: Options,
+    options: LoadOptions,
 ) -> dict[str, Any]:
     await filled_workspaces.wait_until_idle(attached.admin_url)
     idle = server_process.server_mib(server), server_process.postgres_mib(attached.data_dir)
@@ -172,7 +172,7 @@ async def _disk(url: str) -> dict[str, int]:
         return {row[0]: row[1] for row in await (await db.execute(_DISK)).fetchall()}
 
 
-def _options() -> Options:
+def _options() -> LoadOptions:
     parser = argparse.ArgumentParser(
         prog="python -m bench.load", description="Load and latency, compared with the floor."
     )
@@ -186,7 +186,7 @@ def _options() -> Options:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
     args = parser.parse_args()
-    return Options(
+    return LoadOptions(
         sizes=args.sizes or ([2_000] if args.quick else [10_000, 100_000]),
         workspaces=args.workspaces or ([1] if args.quick else [1, 100]),
         clients=args.clients or ([1, 8] if args.quick else [1, 8, 32]),

@@ -26,8 +26,8 @@ import uvloop
 
 from bench import filled_workspaces, server_process
 from bench.command import print_machine
-from bench.http_client import Connection, open_connection
-from bench.server_process import Server
+from bench.http_client import HttpConnection, open_connection
+from bench.server_process import ServerProcess
 from bench.texts import statements
 from recollect.embedded import attach
 
@@ -107,13 +107,13 @@ def generate_messages() -> Iterator[dict[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class BenchInstance:
     """The data directory and embedder of the server under test."""
 
     data_dir: Path
     endpoint: Embeddings
 
-    async def open(self, *, workers: int) -> Server:
+    async def open(self, *, workers: int) -> ServerProcess:
         """Start a server with the benchmark's embedder."""
         return await server_process.start(
             self.data_dir,
@@ -126,7 +126,7 @@ class Instance:
 async def _run(count: int, given: Path | None) -> None:
     with server_process.base(given) as base:
         async with embeddings() as endpoint:
-            instance = Instance(base / f"long-{count}", endpoint)
+            instance = BenchInstance(base / f"long-{count}", endpoint)
             server = await instance.open(workers=0)
             try:
                 chat, key = await _post(instance, server, count)
@@ -143,7 +143,7 @@ async def _run(count: int, given: Path | None) -> None:
                 await server_process.stop(server)
 
 
-async def _post(instance: Instance, server: Server, count: int) -> tuple[str, str]:
+async def _post(instance: BenchInstance, server: ServerProcess, count: int) -> tuple[str, str]:
     """Post this many messages to a new chat that is not yet segmented; return its id and key."""
     with await asyncio.to_thread(attach, instance.data_dir) as attached:
         async with server_process.engine(attached) as engine:
@@ -174,7 +174,9 @@ _CLOSED = """
 """
 
 
-async def _watch_segmentation(server: Server, endpoint: Embeddings, url: str, count: int) -> None:
+async def _watch_segmentation(
+    server: ServerProcess, endpoint: Embeddings, url: str, count: int
+) -> None:
     """Print the progress of the segmentation."""
     print(
         "\n| segmented | seconds | of it embedding | other ms per message | CPU of the server"
@@ -212,7 +214,9 @@ async def _watch_segmentation(server: Server, endpoint: Embeddings, url: str, co
             await asyncio.sleep(_POLL_SECONDS)
 
 
-def _seconds_spent(server: Server, endpoint: Embeddings) -> tuple[float, float, float, float]:
+def _seconds_spent(
+    server: ServerProcess, endpoint: Embeddings
+) -> tuple[float, float, float, float]:
     """Return the seconds so far: clock, embedder, CPU of the server, CPU of PostgreSQL."""
     postmaster = (server.data_dir / "postgres" / "postmaster.pid").read_text().split()[0]
     children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
@@ -233,7 +237,7 @@ def _cpu(pid: int | str) -> float:
     return sum(map(int, fields[11:15])) / _TICKS
 
 
-async def _measure_pages(server: Server, chat: str, key: str, count: int) -> int:
+async def _measure_pages(server: ServerProcess, chat: str, key: str, count: int) -> int:
     """Measure a page of messages and of memories at the start, in the middle and at the end."""
     connection = await _connect_with_bearer(server)
     first = await _ask(connection, key, "GET", f"/api/chats/{chat}/memories?limit=1")
@@ -251,7 +255,7 @@ async def _measure_pages(server: Server, chat: str, key: str, count: int) -> int
     return made
 
 
-async def _measure_search(server: Server, chat: str, key: str, made: int) -> None:
+async def _measure_search(server: ServerProcess, chat: str, key: str, made: int) -> None:
     connection = await _connect_with_bearer(server)
     dice, path = random.Random("asked"), f"/api/chats/{chat}/memories/search"
     asked = [f"What about matter {dice.randint(1, made)}?" for _ in range(_QUESTIONS + 20)]
@@ -266,14 +270,20 @@ async def _measure_search(server: Server, chat: str, key: str, made: int) -> Non
     print(f"\nsearch in {made:,} memories of the chat: {cells} ms")
 
 
-async def _connect_with_bearer(server: Server) -> Connection:
+async def _connect_with_bearer(server: ServerProcess) -> HttpConnection:
     connection = await open_connection(server.port)
     connection.is_bearer = True
     return connection
 
 
 async def _ask(
-    connection: Connection, key: str, method: str, path: str, body: Any = None, *, status: int = 200
+    connection: HttpConnection,
+    key: str,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    status: int = 200,
 ) -> Any:
     answered, answer = await connection.send(method, path, key=key, body=body)
     assert answered == status, answer[:500]
@@ -281,7 +291,7 @@ async def _ask(
 
 
 async def _time_request(
-    connection: Connection, key: str, method: str, path: str, body: Any = None
+    connection: HttpConnection, key: str, method: str, path: str, body: Any = None
 ) -> float:
     began = perf_counter()
     status, answer = await connection.send(method, path, key=key, body=body)
@@ -290,7 +300,7 @@ async def _time_request(
     return took * 1_000
 
 
-def _peak_mib(server: Server) -> float:
+def _peak_mib(server: ServerProcess) -> float:
     """Return the peak resident memory of the server process."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)

@@ -22,7 +22,7 @@ from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, as
 
 from bench import filled_workspaces, server_process
 from bench.seed import fill
-from bench.server_process import Server
+from bench.server_process import ServerProcess
 from recollect.embedded import attach
 from recollect.tenancy.orgs import reset_password
 from tests.support.chromium import FLAGS, find
@@ -115,7 +115,7 @@ async def _run(args: argparse.Namespace) -> None:
             await server_process.stop(server)
 
 
-async def _fill(data_dir: Path, server: Server, size: int) -> str:
+async def _fill(data_dir: Path, server: ServerProcess, size: int) -> str:
     """Fill the workspace, unless an earlier run did; return a password to sign in with."""
     with await asyncio.to_thread(attach, data_dir) as attached:
         async with server_process.engine(attached) as engine:

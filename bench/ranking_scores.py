@@ -13,7 +13,7 @@ OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class UnitRanking:
     """A ranking of units by storage position, its confidence, and the context for a model."""
 
     positions: Sequence[int]
@@ -46,7 +46,7 @@ class Comparison:
     milliseconds: Sequence[float]
 
 
-def compare(data: DataSet, methods: Mapping[str, Sequence[Answer]]) -> list[Comparison]:
+def compare(data: DataSet, methods: Mapping[str, Sequence[UnitRanking]]) -> list[Comparison]:
     """Compare at the level of units and, if sessions are marked as evidence, of sessions."""
     return [
         _at_level(data, methods, level, name_of, gold_of)
@@ -83,14 +83,14 @@ def _gold_sessions(question: Question) -> frozenset[str]:
 
 def _at_level(
     data: DataSet,
-    methods: Mapping[str, Sequence[Answer]],
+    methods: Mapping[str, Sequence[UnitRanking]],
     level: str,
     name_of: _Namer,
     gold_of: _Gold,
 ) -> Comparison:
     names = {scope: [name_of(unit) for unit in units] for scope, units in data.scopes.items()}
 
-    def ranking(question: Question, answer: Answer) -> list[str]:
+    def ranking(question: Question, answer: UnitRanking) -> list[str]:
         found = [names[question.scope][position] for position in answer.positions]
         return found if level != "session" else list(dict.fromkeys(found))
 
@@ -122,9 +122,9 @@ def _at_level(
 
 def _over_all(
     data: DataSet,
-    methods: Mapping[str, Sequence[Answer]],
+    methods: Mapping[str, Sequence[UnitRanking]],
     asked: Sequence[int],
-    ranking: Callable[[Question, Answer], list[str]],
+    ranking: Callable[[Question, UnitRanking], list[str]],
     *,
     is_session: bool,
 ) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from bench import ranking_scores, server_process
 from bench.baselines import Baselines, ranked
 from bench.command import print_machine
 from bench.datasets import DataSet, Question, Unit, read_all
-from bench.http_client import Connection, open_connection
-from bench.ranking_scores import Answer, Comparison
+from bench.http_client import HttpConnection, open_connection
+from bench.ranking_scores import Comparison, UnitRanking
 from recollect.embedded import attach
 from recollect.engine import Engine
 from recollect.models.embedder import Purpose, Vector
@@ -43,7 +43,7 @@ _DEFAULT_RESULTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RetrievalOptions:
     """What to measure."""
 
     data: Path
@@ -54,7 +54,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Scope:
+class DatasetScope:
     """One scope of a dataset, in its own workspace."""
 
     units: Sequence[Unit]
@@ -70,7 +70,7 @@ def main() -> None:
         options.markdown.write_text(ranking_scores.table(judged) + "\n")
 
 
-async def _run(options: Options) -> list[Comparison]:
+async def _run(options: RetrievalOptions) -> list[Comparison]:
     chosen = [
         each for each in read_all(options.data) if not options.sets or each.name in options.sets
     ]
@@ -88,13 +88,13 @@ async def _run(options: Options) -> list[Comparison]:
 
 
 async def _judge(
-    data: DataSet, server: server_process.Server, *, with_channels: bool
+    data: DataSet, server: server_process.ServerProcess, *, with_channels: bool
 ) -> list[Comparison]:
     """Store one dataset, ask its questions and compare the rankings."""
     with await asyncio.to_thread(attach, server.data_dir) as attached:
         async with server_process.engine(attached) as engine:
             scopes = {
-                name: Scope(units, await _workspace(engine, f"{data.name} {name}"))
+                name: DatasetScope(units, await _workspace(engine, f"{data.name} {name}"))
                 for name, units in data.scopes.items()
             }
             began = perf_counter()
@@ -129,16 +129,16 @@ async def _workspace(engine: Engine, name: str) -> str:
 
 
 async def _ask_all(
-    data: DataSet, scopes: dict[str, Scope], port: int, *, with_channels: bool
-) -> dict[str, Answer]:
+    data: DataSet, scopes: dict[str, DatasetScope], port: int, *, with_channels: bool
+) -> dict[str, UnitRanking]:
     """Return our answers; each question is asked when the units it may see are stored."""
     schedule: dict[str, list[tuple[int, list[Question]]]] = {}
     for scope, stored, questions in data.in_order():
         schedule.setdefault(scope, []).append((stored, questions))
 
-    async def run_scope(name: str) -> dict[str, Answer]:
+    async def run_scope(name: str) -> dict[str, UnitRanking]:
         scope = scopes[name]
-        found: dict[str, Answer] = {}
+        found: dict[str, UnitRanking] = {}
         async with _connected(port) as connection:
             for stored, questions in schedule[name]:
                 for unit in scope.units[len(scope.ids) : stored]:
@@ -153,7 +153,7 @@ async def _ask_all(
                 )
         return found
 
-    answers: dict[str, Answer] = {}
+    answers: dict[str, UnitRanking] = {}
     # Two scopes at a time: more would only wait for the embedder. Order matters within a scope.
     names = list(schedule)
     for start in range(0, len(names), 2):
@@ -162,7 +162,7 @@ async def _ask_all(
     return answers
 
 
-async def _save(connection: Connection, key: str, unit: Unit, *, with_channels: bool) -> UUID:
+async def _save(connection: HttpConnection, key: str, unit: Unit, *, with_channels: bool) -> UUID:
     body = {"content": _truncate(unit.content), "said_at": unit.said_at.isoformat()}
     if with_channels:
         body["channel_id"] = unit.session
@@ -176,7 +176,9 @@ def _truncate(content: str) -> str:
     return content.encode()[:_MAX_BYTES].decode(errors="ignore")
 
 
-async def _recall(connection: Connection, scope: Scope, question: Question) -> Answer:
+async def _recall(
+    connection: HttpConnection, scope: DatasetScope, question: Question
+) -> UnitRanking:
     """Return our ranking; latency and context are measured with the default of ten results."""
     body: dict[str, object] = {
         "query": question.text,
@@ -198,7 +200,7 @@ async def _recall(connection: Connection, scope: Scope, question: Question) -> A
     known = {str(memory_id): number for number, memory_id in enumerate(scope.ids)}
     found = json.loads(answer)
     positions = [known[each["id"]] for each in found["memories"]]
-    return Answer(
+    return UnitRanking(
         positions,
         confidence=found.get("confidence", 0.0),
         context=usual["summary"],
@@ -206,7 +208,7 @@ async def _recall(connection: Connection, scope: Scope, question: Question) -> A
     )
 
 
-async def _read_vectors(url: str, scope: Scope) -> NDArray[np.float32]:
+async def _read_vectors(url: str, scope: DatasetScope) -> NDArray[np.float32]:
     """Return the server's vectors in storage order, normalized."""
     async with await psycopg.AsyncConnection.connect(url) as db:
         await register_vector_async(db)
@@ -231,18 +233,18 @@ async def _embed(engine: Engine, texts: Sequence[str]) -> list[Vector]:
 
 def _rank_baselines(
     data: DataSet, question: Question, vector: Vector, baselines: Baselines
-) -> dict[str, Answer]:
+) -> dict[str, UnitRanking]:
     units = data.visible(question)
-    found: dict[str, Answer] = {}
+    found: dict[str, UnitRanking] = {}
     for name, scores in baselines.all(question.text, vector, len(units)).items():
         positions = ranked(scores)
         context = "\n".join(units[position].content for position in positions[:_DEFAULT_RESULTS])
-        found[name] = Answer(positions, confidence=float(scores.max()), context=context)
+        found[name] = UnitRanking(positions, confidence=float(scores.max()), context=context)
     return found
 
 
 @asynccontextmanager
-async def _connected(port: int) -> AsyncGenerator[Connection]:
+async def _connected(port: int) -> AsyncGenerator[HttpConnection]:
     connection = await open_connection(port)
     try:
         yield connection
@@ -250,7 +252,7 @@ async def _connected(port: int) -> AsyncGenerator[Connection]:
         connection.close()
 
 
-def _options() -> Options:
+def _options() -> RetrievalOptions:
     parser = argparse.ArgumentParser(
         prog="python -m bench.retrieval",
         description="Recall quality, compared with simple baselines.",
@@ -267,7 +269,9 @@ def _options() -> Options:
     )
     parser.add_argument("--data-dir", type=Path, help="keep the database here (default: none)")
     args = parser.parse_args()
-    return Options(args.data, args.sets, args.without_channels, args.markdown, args.data_dir)
+    return RetrievalOptions(
+        args.data, args.sets, args.without_channels, args.markdown, args.data_dir
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import uvloop
 from bench import filled_workspaces, server_process
 from bench.command import print_machine
 from bench.seed import fill
-from bench.server_process import Server
+from bench.server_process import ServerProcess
 from bench.texts import questions
 from recollect.embedded import attach
 
@@ -129,7 +129,7 @@ async def first_token(direct: Target, ours: Target) -> None:
     print(f"  added besides       {_ms(added)}   (target: p50 < 10, p95 < 25)")
 
 
-async def chunk(direct: Target, ours: Target, server: Server) -> None:
+async def chunk(direct: Target, ours: Target, server: ServerProcess) -> None:
     """Stream long answers one at a time: the added time and the CPU time per chunk."""
     direct_times: list[float] = []
     routed: list[float] = []
@@ -170,7 +170,7 @@ async def streams(direct: Target, ours: Target) -> None:
         )
 
 
-async def growth(ours: Target, server: Server, turns: int) -> None:
+async def growth(ours: Target, server: ServerProcess, turns: int) -> None:
     """Print the memory of the server over many turns, eight at a time."""
     texts = questions("growth")
     marks: list[float] = []
@@ -193,7 +193,7 @@ def _ms(times: Sequence[float]) -> str:
     return f"p50 {quantile(times, 0.5) * 1e3:6.1f} ms, p95 {quantile(times, 0.95) * 1e3:6.1f} ms"
 
 
-def _cpu(server: Server) -> float:
+def _cpu(server: ServerProcess) -> float:
     """Return the CPU seconds that the server has used so far."""
     fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -44,7 +44,7 @@ class Dialogue:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class SegmenterScore:
     """One row of the table."""
 
     pk: float
@@ -124,7 +124,7 @@ def _depth(likenesses: Sequence[float], gap: int) -> float:
     return depth
 
 
-def score(dialogues: Sequence[Dialogue], segmenter: Segmenter) -> Scored:
+def score(dialogues: Sequence[Dialogue], segmenter: Segmenter) -> SegmenterScore:
     pks: list[float] = []
     diffs: list[float] = []
     right = predicted = true = gaps = 0
@@ -145,7 +145,7 @@ def score(dialogues: Sequence[Dialogue], segmenter: Segmenter) -> Scored:
         predicted += len(found)
         true += len(each.ends)
         gaps += count - 1
-    return Scored(
+    return SegmenterScore(
         float(np.mean(pks)),
         float(np.mean(diffs)),
         2 * right / max(1, predicted + true),

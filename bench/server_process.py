@@ -26,7 +26,7 @@ _ADDRESS = re.compile(rb"ready at http://127\.0\.0\.1:(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerProcess:
     """A running `recollect serve`."""
 
     process: asyncio.subprocess.Process
@@ -35,7 +35,7 @@ class Server:
     seconds_to_ready: float
 
 
-async def start(data_dir: Path, **settings: str) -> Server:
+async def start(data_dir: Path, **settings: str) -> ServerProcess:
     """Start the server on a free port and wait until it is ready."""
     began = perf_counter()
     with (data_dir.parent / f"{data_dir.name}.log").open("ab") as log:
@@ -54,10 +54,10 @@ async def start(data_dir: Path, **settings: str) -> Server:
     except BaseException:
         process.kill()
         raise
-    return Server(process, data_dir, port, perf_counter() - began)
+    return ServerProcess(process, data_dir, port, perf_counter() - began)
 
 
-async def stop(server: Server) -> None:
+async def stop(server: ServerProcess) -> None:
     """Ask the server to stop; kill it after half a minute."""
     with suppress(ProcessLookupError):
         server.process.send_signal(signal.SIGTERM)
@@ -96,7 +96,7 @@ async def engine(attached: Attached) -> AsyncGenerator[Engine]:
 class Opened:
     """A running server, its database, and a second engine on it."""
 
-    server: Server
+    server: ServerProcess
     attached: Attached
     engine: Engine
 
@@ -113,7 +113,7 @@ async def opened(data_dir: Path) -> AsyncGenerator[Opened]:
         await stop(server)
 
 
-def server_mib(server: Server) -> float:
+def server_mib(server: ServerProcess) -> float:
     """Return the resident memory of the server process."""
     return _kib(server.process.pid, "status", "VmRSS") / 1024
 

@@ -33,8 +33,8 @@ from tests.support.private_data import (
     MARK,
     OUTSIDERS,
     WORDS,
-    Case,
     Environment,
+    PrivateDataRequest,
     cases,
     two_environments,
 )
@@ -84,7 +84,7 @@ async def responses_to_all(environment: Environment) -> dict[str, str]:
     return responses
 
 
-async def ask(http: httpx2.AsyncClient, case: Case, environment: Environment) -> str:
+async def ask(http: httpx2.AsyncClient, case: PrivateDataRequest, environment: Environment) -> str:
     response = await http.request(
         case.route.method, case.path, params=case.query, json=case.body, files=case.files
     )

@@ -37,7 +37,7 @@ from tests.support.instance import (
     new_caller,
     open_pool,
 )
-from tests.support.isolation import Case, dump
+from tests.support.isolation import IsolationRequest, dump
 from tests.support.routes import (
     Route,
     fields_of_body,
@@ -85,7 +85,7 @@ MINIMAL_INPUT: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class StatebaseIds:
     """The id of one object of each kind, in the form of this interface."""
 
     memory: str
@@ -94,7 +94,7 @@ class Ids:
     trace: str
 
 
-UNKNOWN_IDS = Ids(
+UNKNOWN_IDS = StatebaseIds(
     memory="mem_aaaaaaaaaaaa",
     session="sess_aaaaaaaaaaaa",
     turn="turn_aaaaaaaaaaaa",
@@ -102,7 +102,7 @@ UNKNOWN_IDS = Ids(
 )
 
 
-async def add_one_of_each(http: httpx2.AsyncClient) -> Ids:
+async def add_one_of_each(http: httpx2.AsyncClient) -> StatebaseIds:
     """Create one object of each kind through the interface."""
     session = await open_session(http, user_id="ada", initial_state={"secret": "state"})
     memory = await create_memory(http, "a text of theirs", session, tags=["home"], user_id="ada")
@@ -110,10 +110,14 @@ async def add_one_of_each(http: httpx2.AsyncClient) -> Ids:
         f"/v1/sessions/{session['id']}/turns", json={"input": "hi", "output": "hello"}
     )
     traces = await http.get("/v1/traces", params={"action": "memory.created"})
-    return Ids(memory["id"], session["id"], turn.json()["id"], traces.json()["data"][0]["id"])
+    return StatebaseIds(
+        memory["id"], session["id"], turn.json()["id"], traces.json()["data"][0]["id"]
+    )
 
 
-def cases(interface: Interface, own: Ids, foreign: Ids) -> Iterator[Case]:
+def cases(
+    interface: Interface, own: StatebaseIds, foreign: StatebaseIds
+) -> Iterator[IsolationRequest]:
     """A request for every position of an id in every route, with the foreign id in it."""
     for route in routes_of(interface):
         names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
@@ -128,12 +132,12 @@ def cases(interface: Interface, own: Ids, foreign: Ids) -> Iterator[Case]:
         query = {} if has_body else given
         body = given if has_body else None
 
-        def address(things: Ids, route: Route = route, names: list[str] = names) -> str:
+        def address(things: StatebaseIds, route: Route = route, names: list[str] = names) -> str:
             ids = {name: getattr(things, THING_BY_NAME[name]) for name in names}
             return route.path.format(**ids)
 
         if names:
-            yield Case(route, "in the path", address(foreign), query, body)
+            yield IsolationRequest(route, "in the path", address(foreign), query, body)
         for parameter in operation_document.get("parameters", []):
             name = parameter["name"]
             if parameter["in"] != "query" or not is_id(name):
@@ -145,18 +149,18 @@ def cases(interface: Interface, own: Ids, foreign: Ids) -> Iterator[Case]:
             )
             if thing != "version":
                 added = {**query, name: getattr(foreign, thing)}
-                yield Case(route, f"in the query: {name}", address(own), added, body)
+                yield IsolationRequest(route, f"in the query: {name}", address(own), added, body)
         for name, _ in fields_of_body(interface, route):
             if is_id(name):
                 added = {**given, name: getattr(foreign, THING_BY_NAME[name])}
-                yield Case(route, f"in the body: {name}", address(own), query, added)
+                yield IsolationRequest(route, f"in the body: {name}", address(own), query, added)
 
 
 def is_id(name: str) -> bool:
     return (name == "starting_after" or name.endswith("_id")) and name not in CLIENT_LABELS
 
 
-async def send(http: httpx2.AsyncClient, case: Case) -> tuple[int, Any]:
+async def send(http: httpx2.AsyncClient, case: IsolationRequest) -> tuple[int, Any]:
     response = await http.request(case.route.method, case.path, params=case.query, json=case.body)
     return response.status_code, response.json() if response.content else None
 
@@ -458,7 +462,7 @@ async def test_S23_each_route_needs_exactly_its_rights(
     for route in routes_of(interface):
         things = await add_one_of_each(client.http)
         [case] = [each for each in cases(interface, things, things) if each.route == route][:1] or [
-            Case(route, "as it is", route.path, body=MINIMAL_INPUT.get(str(route)))
+            IsolationRequest(route, "as it is", route.path, body=MINIMAL_INPUT.get(str(route)))
         ]
         async with connect(server) as http:
             lacking = {
@@ -473,7 +477,7 @@ async def test_S23_each_route_needs_exactly_its_rights(
     assert found == RIGHTS_BY_ROUTE
 
 
-async def send_as(http: httpx2.AsyncClient, case: Case, key: str) -> int:
+async def send_as(http: httpx2.AsyncClient, case: IsolationRequest, key: str) -> int:
     response = await http.request(
         case.route.method,
         case.path,

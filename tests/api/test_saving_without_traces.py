@@ -35,8 +35,8 @@ from tests.support.private_data import (
     DUPLICATE,
     PLAIN,
     WORDS,
-    Case,
     PrivateData,
+    PrivateDataRequest,
     add_private_data,
     writing_cases,
 )
@@ -57,7 +57,7 @@ SEARCHES = ("/search", "/recall", "/memory_recall", "/context")
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class SharedServer:
     """A caller in a workspace where other users have private data."""
 
     engine: Engine
@@ -69,7 +69,7 @@ class Instance:
 
 
 @asynccontextmanager
-async def open_instance(url: str, texts: tuple[str, ...], key: str) -> AsyncGenerator[Instance]:
+async def open_instance(url: str, texts: tuple[str, ...], key: str) -> AsyncGenerator[SharedServer]:
     pool, clock = RecordingPool(url), Clock()
     await pool.open()
     try:
@@ -85,7 +85,7 @@ async def open_instance(url: str, texts: tuple[str, ...], key: str) -> AsyncGene
         own = await add_private_data(engine, server, caller, PLAIN)
         async with pool.everywhere() as db:
             await db.execute("ANALYZE")
-        yield Instance(engine, pool, server, clock, caller, own)
+        yield SharedServer(engine, pool, server, clock, caller, own)
     finally:
         await pool.close()
 
@@ -139,7 +139,7 @@ async def no_heartbeat() -> None:
     pass
 
 
-def requests(instance: Instance) -> Iterator[tuple[str, Case]]:
+def requests(instance: SharedServer) -> Iterator[tuple[str, PrivateDataRequest]]:
     """Every writing route in every scope. Without administration: admins may see what exists."""
     # The dashboard first: other interfaces let users name their own threads freely.
     for interface in sorted(instance.server.interfaces, key=lambda each: each.name != "dashboard"):
@@ -150,7 +150,7 @@ def requests(instance: Instance) -> Iterator[tuple[str, Case]]:
 
 
 async def recorded_cost(
-    instance: Instance, http: httpx2.AsyncClient, number: int, case: Case
+    instance: SharedServer, http: httpx2.AsyncClient, number: int, case: PrivateDataRequest
 ) -> list[str]:
     """The status of the response, then every statement and the rows of each table it touched."""
     instance.clock.at = Clock().at + timedelta(hours=1, seconds=number)
@@ -162,7 +162,7 @@ async def recorded_cost(
 
 
 @asynccontextmanager
-async def clients(instance: Instance) -> AsyncGenerator[dict[bool, httpx2.AsyncClient]]:
+async def clients(instance: SharedServer) -> AsyncGenerator[dict[bool, httpx2.AsyncClient]]:
     async with (
         client_of(instance.engine, instance.server, instance.caller) as keyed,
         await connect_signed_in(instance.server, instance.engine, instance.caller) as browser,

@@ -10,7 +10,7 @@ import psycopg
 from cli_support import recollect
 
 from recollect.cli.doctor import Finding, examine
-from recollect.core.settings import Endpoint, Settings, Upstream
+from recollect.core.settings import EmbeddingEndpoint, Settings, Upstream
 from tests.support.database import TestDatabases
 from tests.support.live_server import serve_chat_endpoint
 from tests.support.serve_process import ServeProcess
@@ -205,7 +205,7 @@ def test_an_unreachable_embedder_fails(databases: TestDatabases) -> None:
         database_url=databases.clone(),
         embedding_url=unreachable,
         embedding_model="big",
-        embedders={"lab": Endpoint(unreachable, "small")},
+        embedders={"lab": EmbeddingEndpoint(unreachable, "small")},
     )
 
     report = findings(settings)

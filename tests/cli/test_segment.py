@@ -16,13 +16,15 @@ from tests.support.database import TestDatabases
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class SegmentedChat:
     url: str
     code: str
 
 
 @pytest.fixture
-def chat(databases: TestDatabases, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Chat:
+def chat(
+    databases: TestDatabases, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> SegmentedChat:
     url = databases.clone()
 
     async def talk() -> str:
@@ -40,7 +42,7 @@ def chat(databases: TestDatabases, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("RECOLLECT_SEGMENT_MESSAGES", "6")
     monkeypatch.setenv("RECOLLECT_SEGMENT_TIE", "0")
     monkeypatch.chdir(tmp_path)
-    return Chat(url, code)
+    return SegmentedChat(url, code)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -51,7 +53,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 
 def test_a_dry_run_shows_each_segment_with_its_reason(
-    chat: Chat, capsys: pytest.CaptureFixture[str]
+    chat: SegmentedChat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, printed = run(capsys, f"chat-{chat.code[:12]}", "--dry-run")
 
@@ -61,7 +63,7 @@ def test_a_dry_run_shows_each_segment_with_its_reason(
 
 
 def test_segmenting_again_replaces_the_earlier_memories(
-    chat: Chat, capsys: pytest.CaptureFixture[str]
+    chat: SegmentedChat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = run(capsys, chat.code)
     again = run(capsys, chat.code)
@@ -70,6 +72,8 @@ def test_segmenting_again_replaces_the_earlier_memories(
     assert "1 memories replaced" in again[1]
 
 
-def test_an_unknown_chat_is_a_failure(chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_chat_is_a_failure(
+    chat: SegmentedChat, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(capsys, "chat-aaaaaaaaaaaa")[0] == 1
     assert run(capsys, "nonsense!")[0] == 1

@@ -320,13 +320,13 @@ async def test_messages_go_with_their_thread(engine: Engine, caller: Caller, cha
 async def test_what_is_appended_within_a_transaction_is_gone_if_that_fails(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
-    class ChangedMyMindError(Exception):
+    class FailedTransactionError(Exception):
         pass
 
-    with pytest.raises(ChangedMyMindError):
+    with pytest.raises(FailedTransactionError):
         async with engine.writing(caller) as db:
             await append_within(engine, db, caller, Ref(id=chat.id), [NewMessage("user", "hi")])
-            raise ChangedMyMindError
+            raise FailedTransactionError
 
     assert (await listed(engine, caller, chat)).total == 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.markdown_docs import Block, Document, Step, documents, matches, script, steps
+from tests.support.markdown_docs import Block, MarkdownFile, Step, documents, matches, script, steps
 from tests.support.serve_process import ServeProcess, running_server
 
 DOCUMENTED_ADDRESS = "127.0.0.1:8484"
@@ -88,7 +88,7 @@ class Reader:
 
 @pytest.mark.parametrize("document", RUNNABLE, ids=[document.name for document in RUNNABLE])
 def test_documented_commands_print_the_documented_output(
-    document: Document, tmp_path: Path
+    document: MarkdownFile, tmp_path: Path
 ) -> None:
     # On a busy machine a save could miss the deadline and report that its vector comes later.
     with running_server(RECOLLECT_EMBEDDING_DEADLINE_MS="30000") as server:

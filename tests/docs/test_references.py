@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recollect.cli import main
-from tests.support.markdown_docs import PROJECT, Document, documents
+from tests.support.markdown_docs import PROJECT, MarkdownFile, documents
 
 DOCUMENTS = documents()
 each_document = pytest.mark.parametrize(
@@ -24,14 +24,14 @@ _MODULE = re.compile(r"\bpython -m ((?:bench|tests)(?:\.\w+)+)")
 
 
 @each_document
-def test_every_link_resolves(document: Document) -> None:
+def test_every_link_resolves(document: MarkdownFile) -> None:
     broken = [link for link in document.links if not _resolves(document, link)]
 
     assert broken == []
 
 
 @each_document
-def test_every_make_target_exists(document: Document) -> None:
+def test_every_make_target_exists(document: MarkdownFile) -> None:
     targets = set(_TARGET.findall((PROJECT / "Makefile").read_text("utf-8")))
 
     named = {found for code in document.code for found in _MAKE.findall(code)}
@@ -41,7 +41,7 @@ def test_every_make_target_exists(document: Document) -> None:
 
 @each_document
 def test_every_command_and_option_exists(
-    document: Document, capsys: pytest.CaptureFixture[str]
+    document: MarkdownFile, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for code in document.code:
         for match in _COMMAND.finditer(code):
@@ -55,7 +55,7 @@ def test_every_command_and_option_exists(
 
 
 @each_document
-def test_every_runnable_module_exists(document: Document) -> None:
+def test_every_runnable_module_exists(document: MarkdownFile) -> None:
     named = {found for code in document.code for found in _MODULE.findall(code)}
 
     assert [name for name in named if not _is_module(name)] == []
@@ -116,7 +116,7 @@ def _licence(name: str) -> str | None:
     return about["License-Expression"] or " ".join(named) or about["License"] or ""
 
 
-def _resolves(document: Document, link: str) -> bool:
+def _resolves(document: MarkdownFile, link: str) -> bool:
     if re.match(r"[a-z]+:", link):
         return True
     name, _, anchor = link.partition("#")
@@ -125,7 +125,7 @@ def _resolves(document: Document, link: str) -> bool:
         return False
     if not anchor:
         return True
-    return anchor in Document(target, target.read_text("utf-8")).anchors
+    return anchor in MarkdownFile(target, target.read_text("utf-8")).anchors
 
 
 def _is_module(name: str) -> bool:

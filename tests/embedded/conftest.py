@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from embedded_support import User, copy, processes
+from embedded_support import UserProcess, copy, processes
 
 from recollect.embedded import attach
 from tests.support.waiting import wait_until
@@ -54,11 +54,11 @@ def stack(base: Path) -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def user(stack: ExitStack) -> Callable[..., User]:
+def user(stack: ExitStack) -> Callable[..., UserProcess]:
     """Return a function that starts a process to use the server; it is killed after the test."""
 
-    def start(*arguments: object, **options: object) -> User:
-        made = User(*arguments, **options)  # pyright: ignore[reportArgumentType]
+    def start(*arguments: object, **options: object) -> UserProcess:
+        made = UserProcess(*arguments, **options)  # pyright: ignore[reportArgumentType]
         stack.callback(made.close)
         return made
 

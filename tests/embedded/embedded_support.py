@@ -24,7 +24,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 _USER = Path(__file__).with_name("embedded_user.py")
 
 
-class User:
+class UserProcess:
     """Another process that uses the server; root can run it as another user."""
 
     def __init__(

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from embedded_support import (
-    User,
+    UserProcess,
     as_root,
     ask,
     copy,
@@ -22,7 +22,7 @@ from recollect.embedded import CannotStart, attach
 from tests.support.disk import fill, small_disk
 from tests.support.waiting import wait_until
 
-Start = Callable[..., User]
+Start = Callable[..., UserProcess]
 
 WRITE = "CREATE TABLE note AS SELECT generate_series(1, 1000) AS number"
 COUNT = "SELECT count(*) FROM note"

@@ -9,7 +9,7 @@ import pytest
 from embedded_support import (
     NAMELESS,
     OTHER_USER,
-    User,
+    UserProcess,
     as_root,
     ask,
     copy,
@@ -20,7 +20,7 @@ from embedded_support import (
 
 from recollect.embedded import CannotStart, attach, default_data_dir, find_binaries
 
-Start = Callable[..., User]
+Start = Callable[..., UserProcess]
 
 
 def contents(directory: Path) -> dict[str, tuple[int, int, bytes]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from embedded_support import (
-    User,
+    UserProcess,
     ask,
     keepers,
     on_linux,
@@ -18,7 +18,7 @@ from embedded_support import (
 from recollect.embedded import CannotStart, attach
 from tests.support.waiting import wait_until
 
-Start = Callable[..., User]
+Start = Callable[..., UserProcess]
 
 
 def test_the_first_start_creates_role_database_and_extensions(base: Path, stack: ExitStack) -> None:

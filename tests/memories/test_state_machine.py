@@ -537,18 +537,18 @@ QUICK = settings(
 
 
 def test_the_database_agrees_with_a_plain_model(database_url: str) -> None:
-    class Machine(MemoryMachine):
+    class RunMemoryMachine(MemoryMachine):
         pass
 
-    Machine.database_url = database_url
-    run_state_machine_as_test(Machine, settings=QUICK)
+    RunMemoryMachine.database_url = database_url
+    run_state_machine_as_test(RunMemoryMachine, settings=QUICK)
 
 
 def test_supersession_agrees_with_a_plain_model(
     database_url: str,
 ) -> None:
-    class Machine(SupersessionMachine):
+    class RunSupersessionMachine(SupersessionMachine):
         pass
 
-    Machine.database_url = database_url
-    run_state_machine_as_test(Machine, settings=settings(QUICK, max_examples=25))
+    RunSupersessionMachine.database_url = database_url
+    run_state_machine_as_test(RunSupersessionMachine, settings=settings(QUICK, max_examples=25))

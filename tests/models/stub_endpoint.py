@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class ReceivedRequest:
+class EmbeddingRequest:
     """A request as the server received it."""
 
     method: str
@@ -33,7 +33,7 @@ class Reply:
     hangs: bool = False
 
 
-Answer = Callable[[ReceivedRequest], Reply]
+Respond = Callable[[EmbeddingRequest], Reply]
 
 
 class StubEndpoint:
@@ -41,10 +41,10 @@ class StubEndpoint:
 
     def __init__(self) -> None:
         self.url = ""
-        self.requests: list[ReceivedRequest] = []
-        self.replies: list[Reply | Answer] = []
+        self.requests: list[EmbeddingRequest] = []
+        self.replies: list[Reply | Respond] = []
 
-    def answer(self, asked: ReceivedRequest) -> Reply:
+    def answer(self, asked: EmbeddingRequest) -> Reply:
         self.requests.append(asked)
         reply = self.replies.pop(0) if self.replies else well_behaved
         return reply if isinstance(reply, Reply) else reply(asked)
@@ -55,7 +55,7 @@ class StubEndpoint:
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        reply = self.answer(ReceivedRequest(scope["method"], scope["path"], headers, body))
+        reply = self.answer(EmbeddingRequest(scope["method"], scope["path"], headers, body))
         if reply.hangs:
             while (await receive())["type"] != "http.disconnect":
                 pass
@@ -65,7 +65,7 @@ class StubEndpoint:
         await send({"type": "http.response.body", "body": reply.body})
 
 
-def well_behaved(asked: ReceivedRequest) -> Reply:
+def well_behaved(asked: EmbeddingRequest) -> Reply:
     return embeddings_reply([vector_of(text) for text in asked.texts])
 
 

@@ -8,7 +8,7 @@ import pytest
 from stub_endpoint import StubEndpoint
 
 from recollect.core.errors import Unavailable
-from recollect.core.settings import Endpoint
+from recollect.core.settings import EmbeddingEndpoint
 from recollect.models.builtin_embedder import BuiltinEmbedder
 from recollect.models.embedder import Embedder, Purpose
 from recollect.models.endpoint_embedder import EndpointEmbedder
@@ -23,7 +23,7 @@ async def embedder(
     if request.param == "builtin":
         yield builtin
         return
-    endpoint = EndpointEmbedder(Endpoint(stub.url, "some-model"))
+    endpoint = EndpointEmbedder(EmbeddingEndpoint(stub.url, "some-model"))
     yield endpoint
     await endpoint.aclose()
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from stub_endpoint import (
-    ReceivedRequest,
+    EmbeddingRequest,
     Reply,
     StubEndpoint,
     embeddings_reply,
@@ -16,7 +16,7 @@ from stub_endpoint import (
 )
 
 from recollect.core.errors import Invalid, Unavailable
-from recollect.core.settings import Endpoint
+from recollect.core.settings import EmbeddingEndpoint
 from recollect.models.embedder import EmbedderIdentity, Purpose
 from recollect.models.endpoint_embedder import EndpointEmbedder
 from recollect.models.endpoints import CircuitBreaker
@@ -28,7 +28,7 @@ KEY = "sk-very-secret"
 
 @pytest.fixture
 async def embedder(stub: StubEndpoint) -> AsyncIterator[EndpointEmbedder]:
-    embedder = EndpointEmbedder(Endpoint(stub.url, "some-model", KEY))
+    embedder = EndpointEmbedder(EmbeddingEndpoint(stub.url, "some-model", KEY))
     yield embedder
     await embedder.aclose()
 
@@ -54,7 +54,7 @@ async def test_the_request_follows_the_openai_format(
 
 
 async def test_without_a_key_no_authorization_header_is_sent(stub: StubEndpoint) -> None:
-    embedder = EndpointEmbedder(Endpoint(stub.url + "/", "some-model"))
+    embedder = EndpointEmbedder(EmbeddingEndpoint(stub.url + "/", "some-model"))
 
     await embedder.embed(["Ada"], Purpose.QUERY)
 
@@ -207,7 +207,7 @@ async def test_dimensions_must_agree_between_batches(
 
 
 async def test_a_refused_connection_is_unavailable(refused_url: str) -> None:
-    embedder = EndpointEmbedder(Endpoint(refused_url, "some-model"))
+    embedder = EndpointEmbedder(EmbeddingEndpoint(refused_url, "some-model"))
 
     with pytest.raises(Unavailable):
         await embedder.embed(["Ada"], Purpose.PASSAGE, deadline=timedelta(milliseconds=300))
@@ -219,7 +219,7 @@ async def test_S82_errors_do_not_reveal_address_key_or_response(
     embedder: EndpointEmbedder, stub: StubEndpoint, refused_url: str
 ) -> None:
     stub.replies = [Reply(401, body=f"bad key {KEY} for {stub.url}".encode())]
-    unreachable = EndpointEmbedder(Endpoint(refused_url, "some-model", KEY))
+    unreachable = EndpointEmbedder(EmbeddingEndpoint(refused_url, "some-model", KEY))
 
     for failing in (embedder, unreachable):
         with pytest.raises(Unavailable) as caught:
@@ -234,7 +234,7 @@ async def test_S82_errors_do_not_reveal_address_key_or_response(
 async def test_a_text_that_is_too_long_is_halved_and_averaged(
     embedder: EndpointEmbedder, stub: StubEndpoint
 ) -> None:
-    def at_most_1000(asked: ReceivedRequest) -> Reply:
+    def at_most_1000(asked: EmbeddingRequest) -> Reply:
         if any(len(text) > 1000 for text in asked.texts):
             return Reply(400, b'{"error": {"message": "maximum context length is 1000"}}')
         return well_behaved(asked)
@@ -294,7 +294,7 @@ async def test_a_cancelled_call_is_not_counted_as_a_failure(
     reached = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def hang(_asked: ReceivedRequest) -> Reply:
+    def hang(_asked: EmbeddingRequest) -> Reply:
         loop.call_soon_threadsafe(reached.set)
         return Reply(hangs=True)
 
@@ -313,7 +313,7 @@ async def test_passages_never_block_queries(embedder: EndpointEmbedder, stub: St
     full = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def hang(_asked: ReceivedRequest) -> Reply:
+    def hang(_asked: EmbeddingRequest) -> Reply:
         if len(stub.requests) == 4:
             loop.call_soon_threadsafe(full.set)
         return Reply(hangs=True)
@@ -365,7 +365,9 @@ class TestCircuit:
 
 
 def test_the_identity_omits_the_password() -> None:
-    embedder = EndpointEmbedder(Endpoint("https://ada:secret@example.org/v1?version=2", "m"))
+    embedder = EndpointEmbedder(
+        EmbeddingEndpoint("https://ada:secret@example.org/v1?version=2", "m")
+    )
 
     assert embedder.identity == EmbedderIdentity("https://example.org/v1/embeddings?version=2", "m")
 
@@ -375,4 +377,4 @@ def test_the_identity_omits_the_password() -> None:
 )
 def test_an_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(Invalid):
-        EndpointEmbedder(Endpoint(url, "m"))
+        EndpointEmbedder(EmbeddingEndpoint(url, "m"))

@@ -11,7 +11,7 @@ from tests.support.routes import Route
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class IsolationRequest:
     """A request in which one field holds an id of another workspace."""
 
     route: Route

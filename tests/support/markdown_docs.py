@@ -46,7 +46,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class MarkdownFile:
     """One Markdown file."""
 
     path: Path
@@ -84,10 +84,10 @@ class Document:
         return {_anchor(title) for title in _HEADING.findall(self.prose)}
 
 
-def documents() -> list[Document]:
+def documents() -> list[MarkdownFile]:
     """The Markdown files of the project's root and of `docs/`."""
     paths = sorted(PROJECT.glob("*.md")) + sorted((PROJECT / "docs").rglob("*.md"))
-    return [Document(path, path.read_text("utf-8")) for path in paths]
+    return [MarkdownFile(path, path.read_text("utf-8")) for path in paths]
 
 
 def steps(block: Block) -> Iterator[Step]:

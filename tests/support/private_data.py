@@ -425,7 +425,7 @@ async def _add_model_data(
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PrivateDataRequest:
     """A request in which at most one field, `foreign_field`, holds a foreign id."""
 
     route: Route
@@ -475,7 +475,9 @@ _NUMBERED_LISTS = {"/v1/sessions/{session_id}/history", "/v1/sessions/{session_i
 _RETURN_DUPLICATES = ("/v1/workspaces/{workspace_id}/memories", "/chat/api/")
 
 
-def cases(interface: Interface, own: PrivateData, foreign: PrivateData) -> Iterator[Case]:
+def cases(
+    interface: Interface, own: PrivateData, foreign: PrivateData
+) -> Iterator[PrivateDataRequest]:
     """Each route as it is, and once for each position of an id, with the owner's id in it."""
     for number, case in enumerate(_cases(interface, own, foreign)):
         if case.route.path.startswith(_RETURN_DUPLICATES):
@@ -491,13 +493,13 @@ def cases(interface: Interface, own: PrivateData, foreign: PrivateData) -> Itera
 _SCOPE_FIELDS = {"global": (), "project": ("projectId",), "agent": ("agentId",)}
 
 
-def reading_cases(interface: Interface, own: PrivateData) -> Iterator[Case]:
+def reading_cases(interface: Interface, own: PrivateData) -> Iterator[PrivateDataRequest]:
     """Each reading route as it is."""
     found = (case for case in _cases(interface, own, own) if case.foreign_field == "as it is")
     return (case for case in found if case.route.method in {"GET", "HEAD"})
 
 
-def writing_cases(interface: Interface, own: PrivateData) -> Iterator[Case]:
+def writing_cases(interface: Interface, own: PrivateData) -> Iterator[PrivateDataRequest]:
     """Each writing route as it is; if it takes a scope, once for each scope."""
     found = (case for case in _cases(interface, own, own) if case.foreign_field == "as it is")
     for case in found:
@@ -511,7 +513,9 @@ def writing_cases(interface: Interface, own: PrivateData) -> Iterator[Case]:
                 yield replace(case, foreign_field=scope, body={**body, "scope": scope})
 
 
-def _cases(interface: Interface, own: PrivateData, foreign: PrivateData) -> Iterator[Case]:
+def _cases(
+    interface: Interface, own: PrivateData, foreign: PrivateData
+) -> Iterator[PrivateDataRequest]:
     assert isinstance(interface.app, FastAPI)
     mine, theirs = own.names_for(interface), foreign.names_for(interface)
     for route in routes_of(interface):
@@ -534,20 +538,22 @@ def _path_cases(
     query: dict[str, Any],
     mine: Mapping[str, str],
     theirs: Mapping[str, str],
-) -> Iterator[Case]:
+) -> Iterator[PrivateDataRequest]:
     template = route.path.replace(":path", "")
     names = [part[1:-1] for part in template.split("/") if part.startswith("{")]
     assert set(names) <= set(mine), f"{route}: unknown parameter in its path"
     if route.method != "DELETE" or not names:
         plain, files = _body_for(interface, route, mine)
-        yield Case(route, "as it is", template.format(**mine), query, plain, files)
+        yield PrivateDataRequest(route, "as it is", template.format(**mine), query, plain, files)
     for name in names:
         filled = {**mine, name: theirs[name]}
         body, files = _body_for(interface, route, mine)
-        yield Case(route, f"{{{name}}}", template.format(**filled), query, body, files)
+        yield PrivateDataRequest(
+            route, f"{{{name}}}", template.format(**filled), query, body, files
+        )
     body, files = _body_for(interface, route, theirs)
     if len(names) > 1 or (body and str(route) not in _FIXED_BODIES):
-        yield Case(route, "all", template.format(**theirs), query, body, files)
+        yield PrivateDataRequest(route, "all", template.format(**theirs), query, body, files)
 
 
 def _query_cases(
@@ -556,7 +562,7 @@ def _query_cases(
     query: dict[str, Any],
     mine: Mapping[str, str],
     theirs: Mapping[str, str],
-) -> Iterator[Case]:
+) -> Iterator[PrivateDataRequest]:
     path = route.path.format(**mine) if document else ""
     for each in document.get("parameters", []):
         name = each["name"]
@@ -566,7 +572,7 @@ def _query_cases(
             continue  # cursors have their own test
         thing = _CURSOR_ID_BY_PATH[route.path] if name == "starting_after" else name
         assert thing in theirs, f"{route}: unknown parameter `{name}`"
-        yield Case(route, f"?{name}", path, {**query, name: theirs[thing]})
+        yield PrivateDataRequest(route, f"?{name}", path, {**query, name: theirs[thing]})
 
 
 def _body_cases(
@@ -576,22 +582,22 @@ def _body_cases(
     query: dict[str, Any],
     mine: Mapping[str, str],
     theirs: Mapping[str, str],
-) -> Iterator[Case]:
+) -> Iterator[PrivateDataRequest]:
     path = route.path.replace(":path", "").format(**mine)
     for body in _FIXED_BODIES.get(str(route), ()):
-        yield Case(route, json.dumps(body), path, query, _formatted(body, theirs))
+        yield PrivateDataRequest(route, json.dumps(body), path, query, _formatted(body, theirs))
     if str(route) in _FIXED_BODIES or "requestBody" not in document:
         return
     base, files = _body_for(interface, route, mine)
     if files:
         _, lines = _body_for(interface, route, theirs)
-        yield Case(route, "in the file", path, query, None, lines)
+        yield PrivateDataRequest(route, "in the file", path, query, None, lines)
     for name, _ in fields_of_body(interface, route):
         if name in _CLIENT_LABELS or not (_IS_ID.search(name) or name in _LIST_FIELDS):
             continue
         value = _value_of(name, theirs)
         assert value is not None, f"{route}: unknown field `{name}`"
-        yield Case(route, f"body.{name}", path, query, {**base, name: value})
+        yield PrivateDataRequest(route, f"body.{name}", path, query, {**base, name: value})
 
 
 def _body_for(

@@ -98,7 +98,7 @@ class FilledWorkspace:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class FilledInstance:
     workspaces: list[FilledWorkspace]
     members: set[tuple[UUID, UUID]]
     archived: set[UUID]
@@ -109,7 +109,7 @@ def pick(options: list[Any], number: int | None) -> Any:
     return None if number is None else options[number % len(options)]
 
 
-def is_visible(instance: Instance, caller: Caller, memory: Memory, clock: Clock) -> bool:
+def is_visible(instance: FilledInstance, caller: Caller, memory: Memory, clock: Clock) -> bool:
     """Whether a caller may see a memory: the same rule as the SQL, in Python."""
     if memory.workspace_id != caller.workspace_id or memory.deleted_at:
         return False
@@ -133,7 +133,7 @@ def is_visible(instance: Instance, caller: Caller, memory: Memory, clock: Clock)
             return is_inside and is_shown
 
 
-async def build(engine: Engine, clock: Clock, drawn: dict[str, Any]) -> Instance:
+async def build(engine: Engine, clock: Clock, drawn: dict[str, Any]) -> FilledInstance:
     """Build the drawn instance: two workspaces of one org, and one of another."""
     first, other = await new_caller(engine), await new_caller(engine)
     async with engine.pool.everywhere() as db:
@@ -149,7 +149,7 @@ async def build(engine: Engine, clock: Clock, drawn: dict[str, Any]) -> Instance
         (other, [other.user_id, *colleagues[2:]]),
     ]
     filled = [await fill_workspace(engine, clock, caller, people) for caller, people in owners]
-    instance = Instance(filled, set(), set(), [])
+    instance = FilledInstance(filled, set(), set(), [])
     for workspace_number, project_number, user_number in drawn["members"]:
         workspace = pick(filled, workspace_number)
         project, user = pick(workspace.projects, project_number), pick(workspace.users, user_number)
@@ -169,7 +169,7 @@ async def build(engine: Engine, clock: Clock, drawn: dict[str, Any]) -> Instance
     return instance
 
 
-async def link_all(engine: Engine, clock: Clock, instance: Instance, caller: Caller) -> None:
+async def link_all(engine: Engine, clock: Clock, instance: FilledInstance, caller: Caller) -> None:
     """Link all memories of a workspace in a cycle."""
     ids = [each.id for each in instance.memories if each.workspace_id == caller.workspace_id]
     async with engine.writing(caller) as db:
@@ -249,7 +249,7 @@ async def add_memory(
     return memory
 
 
-def drawn_caller(instance: Instance, drawn: dict[str, Any]) -> Caller:
+def drawn_caller(instance: FilledInstance, drawn: dict[str, Any]) -> Caller:
     """A caller in the drawn scope; other tests check which scopes a caller may use."""
     workspace: FilledWorkspace = pick(instance.workspaces, drawn["workspace"])
     return replace(
@@ -265,7 +265,7 @@ def drawn_caller(instance: Instance, drawn: dict[str, Any]) -> Caller:
 
 
 async def find_visible(
-    engine: Engine, caller: Caller, instance: Instance, way: int
+    engine: Engine, caller: Caller, instance: FilledInstance, way: int
 ) -> set[MemoryId]:
     """The memories that this caller finds, with one of the nine kinds of query."""
     now = engine.now()

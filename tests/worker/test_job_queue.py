@@ -71,15 +71,15 @@ async def test_S47_a_job_runs_in_its_own_workspace_whatever_its_payload(
 async def test_a_job_exists_exactly_when_its_transaction_commits(
     engine: Engine, caller: Caller, request: pytest.FixtureRequest
 ) -> None:
-    class ChangedMyMindError(Exception):
+    class RolledBackError(Exception):
         pass
 
-    with pytest.raises(ChangedMyMindError):
+    with pytest.raises(RolledBackError):
         async with engine.pool.writing(caller.workspace_id) as db:
             await job_queue.enqueue(
                 db, caller.workspace_id, [NewJob(unique_kind(request))], engine.now()
             )
-            raise ChangedMyMindError
+            raise RolledBackError
 
     assert await list_jobs(engine, caller, unique_kind(request)) == []
 

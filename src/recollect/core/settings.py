@@ -23,7 +23,7 @@ _WILDCARD_HOSTS = {"", "0.0.0.0", "::"}  # noqa: S104
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class EmbeddingEndpoint:
     """An OpenAI-compatible embeddings endpoint the operator has configured."""
 
     url: str
@@ -189,8 +189,8 @@ class Settings:
     )
     log_level: str = _setting("`debug`, `info`, `warning` or `error`.", "info")
     log_format: str = _setting("`console` for people, `json` for log collectors.", "console")
-    embedders: Mapping[str, Endpoint] = field(
-        default_factory=dict[str, Endpoint],
+    embedders: Mapping[str, EmbeddingEndpoint] = field(
+        default_factory=dict[str, EmbeddingEndpoint],
         metadata={
             "help": "Named embeddings endpoints (`[embedders.NAME]` with url, model, key) "
             "that a workspace may use instead."
@@ -350,11 +350,11 @@ def _type_name(wanted: str) -> str:
     return "a whole number" if "int" in wanted else "a path"
 
 
-def _endpoint(name: str, table: Mapping[str, Any]) -> Endpoint:
+def _endpoint(name: str, table: Mapping[str, Any]) -> EmbeddingEndpoint:
     unknown = set(table) - {"url", "model", "key"}
     if unknown or not {"url", "model"} <= set(table):
         raise Invalid(f"`[embedders.{name}]` takes `url`, `model` and, if needed, `key`.")
-    return Endpoint(url=table["url"], model=table["model"], key=table.get("key"))
+    return EmbeddingEndpoint(url=table["url"], model=table["model"], key=table.get("key"))
 
 
 def _upstream(name: str, table: Mapping[str, Any]) -> Upstream:

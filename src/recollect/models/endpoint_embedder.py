@@ -18,7 +18,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from recollect.core.errors import Unavailable
-from recollect.core.settings import Endpoint
+from recollect.core.settings import EmbeddingEndpoint
 from recollect.models.backoff import retry_after
 from recollect.models.embedder import EmbedderIdentity, Purpose, TextRefused, Vector
 from recollect.models.endpoints import CircuitBreaker, http_url
@@ -51,7 +51,7 @@ class EndpointEmbedder:
     runs one of the others can best add the prefix itself.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: EmbeddingEndpoint) -> None:
         """Do not connect yet; raise `Invalid` if the URL is invalid."""
         self._url = embeddings_url(endpoint.url)
         self._model = endpoint.model

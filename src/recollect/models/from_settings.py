@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from recollect.core.settings import Endpoint, Settings, Upstream
+from recollect.core.settings import EmbeddingEndpoint, Settings, Upstream
 from recollect.models.chat_model import ChatModel, ChatRoute
 from recollect.models.chat_registry import ChatModels
 from recollect.models.embedder import Embedder, EmbedderIdentity
@@ -18,7 +18,9 @@ def make_embedders(settings: Settings, builtin: Embedder) -> Embedders:
     default = builtin
     if settings.embedding_url and settings.embedding_model:
         default = EndpointEmbedder(
-            Endpoint(settings.embedding_url, settings.embedding_model, settings.embedding_key)
+            EmbeddingEndpoint(
+                settings.embedding_url, settings.embedding_model, settings.embedding_key
+            )
         )
     named: dict[str, Embedder] = {
         name: EndpointEmbedder(each) for name, each in settings.embedders.items()
@@ -33,7 +35,7 @@ def make_embedders(settings: Settings, builtin: Embedder) -> Embedders:
             return None
         # A key is sent only to the exact endpoint it was configured for.
         return EndpointEmbedder(
-            Endpoint(identity.endpoint, identity.model, keys.get(identity.endpoint))
+            EmbeddingEndpoint(identity.endpoint, identity.model, keys.get(identity.endpoint))
         )
 
     return Embedders(default, named, recreate)
@@ -61,5 +63,5 @@ def make_chat_models(
 def _keys_by_endpoint(settings: Settings) -> dict[str, str | None]:
     endpoints = list(settings.embedders.values())
     if settings.embedding_url:
-        endpoints.append(Endpoint(settings.embedding_url, "", settings.embedding_key))
+        endpoints.append(EmbeddingEndpoint(settings.embedding_url, "", settings.embedding_key))
     return {identity_of(embeddings_url(each.url), "").endpoint: each.key for each in endpoints}

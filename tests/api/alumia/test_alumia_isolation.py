@@ -31,7 +31,7 @@ from tests.support.alumia import (
     save_memory,
 )
 from tests.support.instance import connect, in_new_workspace, new_caller
-from tests.support.isolation import Case, dump
+from tests.support.isolation import IsolationRequest, dump
 from tests.support.routes import fields_of_body, interface_named, operation, routes_of
 from tests.support.statebase import create_memory
 
@@ -64,7 +64,7 @@ UPLOADS = {"POST /api/v1/memories/{memory_id}/assets", "POST /api/v1/import"}
 
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class AlumiaIds:
     """The id of one row of each kind."""
 
     memory: str
@@ -76,15 +76,15 @@ class Ids:
     agent: str
 
 
-def unknown_ids() -> Ids:
-    return Ids(*(str(uuid4()) for _ in range(7)))
+def unknown_ids() -> AlumiaIds:
+    return AlumiaIds(*(str(uuid4()) for _ in range(7)))
 
 
 def takes_id(name: str) -> bool:
     return name == "id" or name.endswith(("_id", "Id"))
 
 
-def cases(door: Interface, own: Ids, foreign: Ids) -> Iterator[Case]:
+def cases(door: Interface, own: AlumiaIds, foreign: AlumiaIds) -> Iterator[IsolationRequest]:
     """Yield a case with a foreign id for every parameter of every route that takes an id."""
     for route in routes_of(door):
         names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
@@ -103,19 +103,25 @@ def cases(door: Interface, own: Ids, foreign: Ids) -> Iterator[Case]:
         ids = {name: getattr(own, KIND_BY_NAME[name]) for name in names}
         for name in names:
             crossed = {**ids, name: getattr(foreign, KIND_BY_NAME[name])}
-            yield Case(route, f"in the path: {name}", route.path.format(**crossed), {}, body)
+            yield IsolationRequest(
+                route, f"in the path: {name}", route.path.format(**crossed), {}, body
+            )
         for parameter in document.get("parameters", []):
             name = parameter["name"]
             if parameter["in"] == "query" and takes_id(name):
                 query = {name: getattr(foreign, KIND_BY_NAME[name])}
-                yield Case(route, f"in the query: {name}", route.path.format(**ids), query, body)
+                yield IsolationRequest(
+                    route, f"in the query: {name}", route.path.format(**ids), query, body
+                )
         for name, _ in fields_of_body(door, route):
             if has_body and body is not None and takes_id(name):
                 added = {**body, name: getattr(foreign, KIND_BY_NAME[name])}
-                yield Case(route, f"in the body: {name}", route.path.format(**ids), {}, added)
+                yield IsolationRequest(
+                    route, f"in the body: {name}", route.path.format(**ids), {}, added
+                )
 
 
-async def create_all(engine: Engine, http: httpx2.AsyncClient, caller: Caller) -> Ids:
+async def create_all(engine: Engine, http: httpx2.AsyncClient, caller: Caller) -> AlumiaIds:
     """Create one row of each kind through the interface; the memory belongs to the project."""
     project = await new_project(engine, caller)
     agent = await new_agent(engine, caller)
@@ -134,7 +140,7 @@ async def create_all(engine: Engine, http: httpx2.AsyncClient, caller: Caller) -
     insight = await http.post(
         "/api/v1/learning", json={"category": "role", "insight": "theirs alone"}
     )
-    return Ids(
+    return AlumiaIds(
         memory["id"],
         asset.json()["data"]["id"],
         source.json()["data"]["id"],
@@ -145,7 +151,7 @@ async def create_all(engine: Engine, http: httpx2.AsyncClient, caller: Caller) -
     )
 
 
-async def send(http: httpx2.AsyncClient, case: Case) -> tuple[int, Any]:
+async def send(http: httpx2.AsyncClient, case: IsolationRequest) -> tuple[int, Any]:
     files = {"file": ("b.txt", b"strange", "text/plain")} if str(case.route) in UPLOADS else None
     answer = await http.request(
         case.route.method, case.path, params=case.query, json=case.body, files=files
@@ -302,7 +308,7 @@ async def test_S23_each_right_gives_access_only_to_its_routes(
                 names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
                 ids = {name: getattr(own, KIND_BY_NAME[name]) for name in names}
                 body = VALID_BODIES.get(str(route))
-                case = Case(route, "", route.path.format(**ids), {}, body)
+                case = IsolationRequest(route, "", route.path.format(**ids), {}, body)
                 if str(route) in {"DELETE /api/v1/learning", "PATCH /api/v1/learning/settings"}:
                     continue
                 if body and body.get("id"):

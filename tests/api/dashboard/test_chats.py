@@ -39,20 +39,20 @@ LONG = (
 
 
 @dataclass(frozen=True)
-class Event:
+class StreamEvent:
     name: str
     data: Any
 
 
-def events_of(text: str) -> list[Event]:
+def events_of(text: str) -> list[StreamEvent]:
     """Parse the server-sent events, in order, without comments."""
-    found: list[Event] = []
+    found: list[StreamEvent] = []
     for block in text.split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
         if lines.get("data") == "[DONE]":
-            found.append(Event("done", None))
+            found.append(StreamEvent("done", None))
         elif lines:
-            found.append(Event(lines["event"], json.loads(lines["data"])))
+            found.append(StreamEvent(lines["event"], json.loads(lines["data"])))
     return found
 
 
@@ -60,7 +60,7 @@ def chat_path(dashboard: Dashboard) -> str:
     return f"/chat/api/chats/chat_{dashboard.thread.code}"
 
 
-async def turn(dashboard: Dashboard, content: str, **more: Any) -> list[Event]:
+async def turn(dashboard: Dashboard, content: str, **more: Any) -> list[StreamEvent]:
     response = await dashboard.http.post(
         f"{chat_path(dashboard)}/turns", json={"content": content, **more}
     )
@@ -75,7 +75,7 @@ async def messages_of(dashboard: Dashboard, **query: Any) -> list[Object]:
     ]
 
 
-def data_of(events: list[Event], name: str) -> Any:
+def data_of(events: list[StreamEvent], name: str) -> Any:
     [found] = [each.data for each in events if each.name == name]
     return found
 
@@ -485,7 +485,7 @@ def _request(dashboard: Dashboard) -> Object:
 
 async def _listen(
     dashboard: Dashboard, body: Object, first_delta: asyncio.Event, *, disconnects: bool = False
-) -> list[Event]:
+) -> list[StreamEvent]:
     """Send a turn; set the event at the first delta, and disconnect there if asked to."""
     sent = False
     text = b""
@@ -529,7 +529,7 @@ async def test_a_chat_can_continue_after_a_server_stops_mid_answer(
 
 async def start_turn(
     dashboard: Dashboard, endpoint: Endpoint, content: str, **more: Any
-) -> asyncio.Task[list[Event]]:
+) -> asyncio.Task[list[StreamEvent]]:
     """Start a turn whose model sends half a sentence and then hangs."""
     first = b'data: {"choices":[{"index":0,"delta":{"content":"Half a"}}]}\n\n'
     endpoint.script = [RawAnswer([first], hangs=True)]

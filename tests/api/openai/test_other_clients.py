@@ -40,7 +40,7 @@ def live(
         yield found
 
 
-class City(BaseModel):
+class CityAnswer(BaseModel):
     """A structured answer."""
 
     city: str
@@ -84,7 +84,7 @@ def test_langchain_streams_calls_tools_parses_and_disconnects(
     assert [each["role"] for each in endpoint.requests[-1].json["messages"]].count("tool") == 2
 
     endpoint.script = [Answer('{"city": "Oslo"}')]
-    assert chat.with_structured_output(City).invoke("Where?") == City(city="Oslo")
+    assert chat.with_structured_output(CityAnswer).invoke("Where?") == CityAnswer(city="Oslo")
 
     endpoint.script = [RawAnswer(Answer("One two.").events("m1", with_usage=False)[:3], hangs=True)]
     with closing(cast("Generator[Any]", chat.stream("Hello"))) as stream:
@@ -121,10 +121,10 @@ async def test_an_agent_runs_its_own_tool_and_ours(
         kinds_seen = [event.type async for event in streamed.stream_events()]
 
         endpoint.script = [Answer('{"city": "Oslo"}')]
-        typed = Agent(name="Typed", model=model, output_type=City)
+        typed = Agent(name="Typed", model=model, output_type=CityAnswer)
         parsed = await Runner.run(typed, "Where?", run_config=untraced)
 
     assert whole.final_output == "It rains in Oslo."
     assert streamed.final_output == "It rains in Oslo."
     assert "raw_response_event" in kinds_seen
-    assert parsed.final_output == City(city="Oslo")
+    assert parsed.final_output == CityAnswer(city="Oslo")

@@ -238,7 +238,7 @@ async def test_R207_scores_are_between_0_and_1_and_descending(
     assert all(0.0 <= hit["score"] <= 1.0 for hit in hits)
 
 
-class Endpoint:
+class TwoModelEndpoint:
     """An embeddings endpoint with two well-known models of different dimensions."""
 
     dimensions: ClassVar = {"text-embedding-004": 768, "text-embedding-3-small": 1536}
@@ -260,11 +260,11 @@ class Endpoint:
         await send({"type": "http.response.body", "body": json.dumps({"data": data}).encode()})
 
 
-@pytest.mark.parametrize("model", Endpoint.dimensions)
+@pytest.mark.parametrize("model", TwoModelEndpoint.dimensions)
 async def test_R223_both_named_embedding_models_work(
     database_url: str, clock: Clock, embedder: StubEmbedder, model: str
 ) -> None:
-    endpoint = Endpoint()
+    endpoint = TwoModelEndpoint()
     with serve_app(endpoint) as url:
         settings = Settings(embedding_url=url, embedding_model=model)
         embedders = make_embedders(settings, embedder)
@@ -286,7 +286,7 @@ async def test_R223_both_named_embedding_models_work(
         await embedders.aclose()
 
     assert endpoint.models == {model}
-    assert generations == [(model, Endpoint.dimensions[model])]
+    assert generations == [(model, TwoModelEndpoint.dimensions[model])]
     assert hits == [{**saved, "score": pytest.approx(1.0), "found_by": "meaning"}]
 
 

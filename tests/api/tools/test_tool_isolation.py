@@ -29,7 +29,7 @@ OURS = "The gate code of ours is 1234"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ForeignIdCall:
     """A request with one id that does not belong to the caller."""
 
     route: str
@@ -63,20 +63,20 @@ async def populate(engine: Engine, caller: Caller, content: str, agent: str) -> 
     return Things(memory, f"sess_{code[:12]}", agent)
 
 
-def cases(own: Things, foreign: Things) -> Iterator[Case]:
+def cases(own: Things, foreign: Things) -> Iterator[ForeignIdCall]:
     """Yield a case for each parameter of each route that can hold a foreign id."""
     save, recall, delete = (f"/v1/tools/memory_{verb}" for verb in ("save", "recall", "delete"))
-    yield Case("POST /v1/tools/memory_delete", delete, body={"memory_id": foreign.memory})
-    yield Case(
+    yield ForeignIdCall("POST /v1/tools/memory_delete", delete, body={"memory_id": foreign.memory})
+    yield ForeignIdCall(
         "POST /v1/tools/memory_save",
         save,
         body={"content": "x", "associations": [{"target_id": foreign.memory}]},
     )
-    yield Case(
+    yield ForeignIdCall(
         "POST /v1/tools/memory_save", save, body={"content": "y", "channel_id": foreign.thread}
     )
     question = {"query": "gate code of theirs 47110815", "channel_id": foreign.thread}
-    yield Case("POST /v1/tools/memory_recall", recall, body=question)
+    yield ForeignIdCall("POST /v1/tools/memory_recall", recall, body=question)
     all_agents, own_agent = {"agent_id": "default"}, {"agent_id": own.agent}
     for path, more in (
         ("", {}),
@@ -85,9 +85,9 @@ def cases(own: Things, foreign: Things) -> Iterator[Case]:
         ("/graph/neighbors", {"memory_id": own.memory}),
     ):
         query = {"agent_id": foreign.agent, **more}
-        yield Case(f"GET /agents/memories{path}", f"/agents/memories{path}", query)
+        yield ForeignIdCall(f"GET /agents/memories{path}", f"/agents/memories{path}", query)
     for agent in (all_agents, own_agent):
-        yield Case(
+        yield ForeignIdCall(
             "GET /agents/memories/graph/neighbors",
             "/agents/memories/graph/neighbors",
             {**agent, "memory_id": foreign.memory},
@@ -95,20 +95,22 @@ def cases(own: Things, foreign: Things) -> Iterator[Case]:
         memory = f"/agents/memories/{foreign.memory}"
         of = "/agents/memories/{memory_id}"
         link = {"target_id": own.memory}
-        yield Case(f"PUT {of}", memory, agent, {"content": "changed by a stranger"})
-        yield Case(f"DELETE {of}", memory, agent)
-        yield Case(f"POST {of}/reopen", f"{memory}/reopen", agent)
-        yield Case(f"POST {of}/associations", f"{memory}/associations", agent, link)
-        yield Case(
+        yield ForeignIdCall(f"PUT {of}", memory, agent, {"content": "changed by a stranger"})
+        yield ForeignIdCall(f"DELETE {of}", memory, agent)
+        yield ForeignIdCall(f"POST {of}/reopen", f"{memory}/reopen", agent)
+        yield ForeignIdCall(f"POST {of}/associations", f"{memory}/associations", agent, link)
+        yield ForeignIdCall(
             f"POST {of}/associations",
             f"/agents/memories/{own.memory}/associations",
             agent,
             {"target_id": foreign.memory},
         )
         unlink = f"DELETE {of}/associations/{{target_id}}"
-        yield Case(unlink, f"{memory}/associations/{own.memory}", agent)
-        yield Case(unlink, f"/agents/memories/{own.memory}/associations/{foreign.memory}", agent)
-    yield Case(
+        yield ForeignIdCall(unlink, f"{memory}/associations/{own.memory}", agent)
+        yield ForeignIdCall(
+            unlink, f"/agents/memories/{own.memory}/associations/{foreign.memory}", agent
+        )
+    yield ForeignIdCall(
         "POST /agents/memories",
         "/agents/memories",
         all_agents,
@@ -120,7 +122,7 @@ def cases(own: Things, foreign: Things) -> Iterator[Case]:
     )
 
 
-async def send(http: httpx2.AsyncClient, case: Case) -> httpx2.Response:
+async def send(http: httpx2.AsyncClient, case: ForeignIdCall) -> httpx2.Response:
     method = case.route.split()[0]
     return await http.request(method, case.path, params=case.query, json=case.body)
 
@@ -250,7 +252,7 @@ async def test_every_route_needs_a_valid_key(
                 json=each.body,
                 headers=headers,
             )
-            for each in [*cases(UNKNOWN, UNKNOWN), Case("GET /v1/tools", "/v1/tools")]
+            for each in [*cases(UNKNOWN, UNKNOWN), ForeignIdCall("GET /v1/tools", "/v1/tools")]
             for headers, query in bad
         ]
 
