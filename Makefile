@@ -61,8 +61,8 @@ format: $(READY) ## write the code in the project's style
 	$(RUN) ruff check --fix-only .
 	$(RUN) ruff format .
 
-conformance: $(READY) ## which numbered statements have a passing test
-	$(RUN) python -m tests.conformance $(ARGS)
+conformance: $(READY) browser ## run the numbered tests and list each statement with its result
+	$(RUN) python -m tests.contract.report -n 2 --dist worksteal $(ARGS)
 
 retrieval: $(READY) ## how well memories are recalled; DATA=folder with the public sets
 	$(RUN) python -m bench.retrieval --data $(DATA) $(ARGS)

@@ -330,7 +330,7 @@ def visibility_url(databases: TestDatabases) -> str:
     return databases.clone()
 
 
-def test_R289_to_R295_every_query_shows_exactly_the_visible_memories(
+def test_R289_R290_R291_R292_R293_R294_R295_every_query_shows_exactly_the_visible_memories(
     visibility_url: str,
 ) -> None:
     queries = count()

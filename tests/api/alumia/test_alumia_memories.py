@@ -165,7 +165,7 @@ async def test_a_save_keeps_a_concurrent_change_of_the_same_key(
     assert (answer.json()["data"]["value"], answer.json()["data"]["tags"]) == ("Paris", ["flat"])
 
 
-async def test_R279_D11_values_and_keys_have_a_maximum_length(http: httpx2.AsyncClient) -> None:
+async def test_R279_values_and_keys_have_a_maximum_length(http: httpx2.AsyncClient) -> None:
     limits = [("value", 10_000), ("key", 255)]
     for name, limit in limits:
         body = {"value": "v", name: "x" * limit}
@@ -413,7 +413,7 @@ async def test_a_patch_changes_only_the_given_fields(
     assert (await http.patch(path, json={"key": "home2"})).json()["data"]["key"] == "home2"
 
 
-async def test_N37_D18_deleting_requires_the_right_and_hides_the_row(
+async def test_N37_deleting_requires_the_right_and_hides_the_row(
     http: httpx2.AsyncClient, engine: Engine, server: Server, caller: Caller
 ) -> None:
     memory = await save_memory(http, "London", key="home")

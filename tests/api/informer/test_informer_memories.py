@@ -123,7 +123,7 @@ async def test_R125_R151_N25_unknown_ids_are_not_found(
 # Creating.
 
 
-async def test_R132_R137_R140_R143_R144_R145_the_example_of_the_contract_creates_a_memory(
+async def test_R132_R137_R140_R143_R144_R145_the_example_creates_a_memory(
     http: Http, embedder: StubEmbedder
 ) -> None:
     chat = await new_chat(http)

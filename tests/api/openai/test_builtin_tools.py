@@ -119,7 +119,7 @@ async def test_R017_a_near_duplicate_returns_the_existing_memory(
     assert f"mem_{row['code']}" in second
 
 
-async def test_R018_R024_R025_R026_R027_the_examples_of_the_contract_work(
+async def test_R018_R024_R025_R026_R027_the_example_calls_work(
     routed: Routed, embedder: StubEmbedder
 ) -> None:
     content = "User prefers responses in bullet-point format"

@@ -269,7 +269,7 @@ async def test_R260_N39_an_empty_result_is_one_plain_sentence(
     assert result == {"memories": [], "total_found": 0, "summary": "No memories were found."}
 
 
-async def test_R262_the_examples_of_the_specification_work(tools: Surface, clock: Clock) -> None:
+async def test_R262_the_recall_examples_work(tools: Surface, clock: Clock) -> None:
     await save_mixed(tools, clock)
     await save_memory(
         tools, "The user prefers two spaces for code formatting", memory_type="preference"

@@ -272,7 +272,7 @@ async def test_R239_R240_an_invalid_relation_or_weight_is_rejected(
     assert await fetch_rows(engine, count, caller.workspace_id) == [(1,)]
 
 
-async def test_R241_R243_the_examples_of_the_specification_work(
+async def test_R241_R243_the_save_examples_work(
     tools: Surface, engine: Engine, caller: Caller
 ) -> None:
     saved = [await tools.call("memory_save", **example) for example in EXAMPLES]
@@ -407,7 +407,7 @@ async def test_invalid_arguments_are_rejected_with_a_clear_message(
     assert "went wrong" not in str(refused.value)
 
 
-async def test_D03_saving_a_text_twice_stores_two_memories(tools: Surface) -> None:
+async def test_saving_a_text_twice_stores_two_memories(tools: Surface) -> None:
     await save_memory(tools, "The gate code is 4711")
 
     await save_memory(tools, "The gate code is 4711")
