@@ -11,6 +11,7 @@ from recollect.core.domain import (
     MEMORY_PREFIXES,
     MESSAGE_PREFIXES,
     THREAD_PREFIXES,
+    TURN_PREFIXES,
     Ref,
     parse_ref,
 )
@@ -41,6 +42,11 @@ def channel(name: str, agent: str | None = None) -> ThreadName:
 def message(text: str) -> Ref:
     """A message by any form of its id."""
     return _ref(text, "message", MESSAGE_PREFIXES)
+
+
+def message_or_turn(text: str) -> Ref:
+    """A message, or a turn of a session, by any form of its id."""
+    return _ref(text, "message", MESSAGE_PREFIXES + TURN_PREFIXES)
 
 
 def file(text: str) -> Ref:

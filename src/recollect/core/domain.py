@@ -44,6 +44,7 @@ class Ref:
 MEMORY_PREFIXES = ("mem_", "mem-")
 THREAD_PREFIXES = ("sess_", "chat_", "chat-", "conv_")
 MESSAGE_PREFIXES = ("msg_", "msg-")
+TURN_PREFIXES = ("turn_",)
 FILE_PREFIXES = ("file_", "file-")
 DOCUMENT_PREFIXES = ("cart_",)
 

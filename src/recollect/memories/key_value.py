@@ -44,7 +44,7 @@ class SourceLink:
     """Where a memory came from: a thread, or a message or turn in one."""
 
     kind: str
-    target_id: UUID
+    target: Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +198,12 @@ async def _add_source(
     engine: Engine, db: Db, caller: Caller, memory_id: MemoryId, link: SourceLink
 ) -> MemorySource:
     now = engine.now()
-    await sources.add(db, caller, memory_id, kind=link.kind, target_id=link.target_id, now=now)
-    for each in await sources.of_memory(db, caller, memory_id, now):
-        if (each.kind, each.target_id) == (link.kind, link.target_id) and each.thread_id:
-            return each
-    # The caller cannot see the target: the transaction is rolled back.
-    raise NotFound(link.kind)
+    target_id = await sources.find_target(db, caller, link.kind, link.target, now)
+    if target_id is None:
+        raise NotFound(link.kind)
+    await sources.add(db, caller, memory_id, kind=link.kind, target_id=target_id, now=now)
+    found = await sources.of_memory(db, caller, memory_id, now)
+    return next(each for each in found if (each.kind, each.target_id) == (link.kind, target_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -17,6 +18,7 @@ from recollect.learning.insights import SaveInsight, save_insight_if_on
 from recollect.memories.assets import MAX_BYTES
 from recollect.server import Server
 from recollect.tenancy.keys import create_key, list_keys
+from tests.support import informer
 from tests.support.alumia import (
     add_colleague,
     client_of,
@@ -27,7 +29,9 @@ from tests.support.alumia import (
     save_memory,
 )
 from tests.support.clock import Clock
-from tests.support.instance import ApiClient, connect
+from tests.support.conversations import add_messages, new_chat
+from tests.support.dashboard import connect_signed_in
+from tests.support.instance import connect, new_caller
 from tests.support.statebase import open_session
 
 pytestmark = pytest.mark.anyio
@@ -206,43 +210,97 @@ async def test_another_users_asset_is_not_found(
         assert error_of(posted) == ABSENT
 
 
-async def test_R288_sources_resolve_to_their_session_and_message(
-    http: httpx2.AsyncClient, client: ApiClient, engine: Engine, caller: Caller, clock: Clock
-) -> None:
-    talk = await create_session(http)
-    opened = await open_session(client.http)
-    turn = await client.http.post(
-        f"/v1/sessions/{opened['id']}/turns", json={"input": "I live in London", "output": "Noted"}
-    )
-    async with engine.reading(caller) as db:
-        row = await (
-            await db.execute("SELECT id FROM turn WHERE workspace_id = %s", [caller.workspace_id])
-        ).fetchone()
-    assert turn.status_code == 201
-    assert row
-    message = str(row[0])
+@dataclass(frozen=True)
+class SourceIds:
+    """Ids of sources as the interfaces show them, by the text of the message or turn."""
 
+    sessions: list[str]
+    messages: dict[str, str]
+
+
+async def ids_of_every_interface(engine: Engine, server: Server, caller: Caller) -> SourceIds:
+    """Talk through each interface of this workspace."""
+    async with client_of(engine, server, caller) as http:
+        opened = await open_session(http)
+        turn = await http.post(
+            f"/v1/sessions/{opened['id']}/turns", json={"input": "in a turn", "output": "Noted."}
+        )
+        assert turn.status_code == 201
+        chat = await informer.new_chat(http)
+        [said] = await informer.add_messages(http, chat, "in an informer chat")
+        session = await create_session(http)
+    thread = await new_chat(engine, caller)
+    await add_messages(engine, caller, thread, "in a dashboard chat")
+    async with await connect_signed_in(server, engine, caller) as browser:
+        path = f"/chat/api/chats/chat_{thread.code}"
+        shown = (await browser.get(path)).json()
+        [message] = (await browser.get(f"{path}/messages")).json()["items"]
+    return SourceIds(
+        [opened["id"], chat, session, shown["id"]],
+        {
+            "in a turn": turn.json()["id"],
+            "in an informer chat": said,
+            "in a dashboard chat": message["id"],
+        },
+    )
+
+
+async def test_R288_a_source_is_named_by_the_id_that_any_interface_shows(
+    http: httpx2.AsyncClient, engine: Engine, server: Server, caller: Caller
+) -> None:
+    own = await ids_of_every_interface(engine, server, caller)
+    foreign = await ids_of_every_interface(engine, server, await new_caller(engine))
+    assert [each[:5] for each in own.sessions[:2]] == ["sess_", "chat-"]
+    assert own.sessions[3].startswith("chat_")
+    assert [each[:4] for each in own.messages.values()] == ["turn", "msg-", "msg_"]
+    sessions = [{"kind": "session", "id": each} for each in own.sessions]
+    memory = await save_memory(http, "Ada lives in London", sources=sessions)
+    path = f"/api/v1/memories/{memory['id']}/sources"
+
+    for text, name in own.messages.items():
+        added = await http.post(path, json={"kind": "message", "id": name})
+        assert (added.status_code, text in added.json()["data"]["text"]) == (201, True)
+
+    found = (await http.get(path)).json()["data"]["items"]
+    assert sorted(each["kind"] for each in found) == ["message"] * 3 + ["session"] * 4
+    assert [each["resolved"] for each in found] == [True] * 7
+    assert len({each["targetId"] for each in found}) == 7
+    for each in found:  # the id shown here names the same source
+        again = await http.post(path, json={"kind": each["kind"], "id": each["targetId"]})
+        assert again.json()["data"] == each
+    for kind, names in (
+        ("session", [*foreign.sessions, *own.messages.values(), "sess_aaaaaaaaaaaa", "x"]),
+        ("message", [*foreign.messages.values(), *own.sessions, str(uuid4())]),
+    ):
+        for name in names:
+            refused = await http.post(path, json={"kind": kind, "id": name})
+            assert error_of(refused) == ABSENT
+    assert (await http.get(path)).json()["data"]["items"] == found
+
+
+async def test_R288_a_source_stays_without_its_target_and_can_be_removed(
+    http: httpx2.AsyncClient, clock: Clock
+) -> None:
+    opened = await open_session(http)
+    turns = f"/v1/sessions/{opened['id']}/turns"
+    turn = await http.post(turns, json={"input": "I live in London", "output": "Noted"})
     memory = await save_memory(
-        http, "Ada lives in London", sources=[{"kind": "session", "id": talk}]
+        http, "Ada lives in London", sources=[{"kind": "session", "id": opened["id"]}]
     )
     path = f"/api/v1/memories/{memory['id']}/sources"
     clock.advance(timedelta(seconds=1))
-    added = await http.post(path, json={"kind": "message", "id": message})
+    await http.post(path, json={"kind": "message", "id": turn.json()["id"]})
+    session, message = (await http.get(path)).json()["data"]["items"]
+    assert session["sessionId"] == session["targetId"] == message["sessionId"]
 
-    found = (await http.get(path)).json()["data"]["items"]
-    assert [(each["kind"], each["targetId"], each["resolved"]) for each in found] == [
-        ("session", talk, True),
-        ("message", message, True),
+    assert (await http.delete(f"{path}/{session['id']}")).status_code == 200
+    left = (await http.get(path)).json()["data"]["items"]
+    await http.delete(f"/v1/sessions/{opened['id']}")
+
+    assert left == [message]
+    assert (await http.get(path)).json()["data"]["items"] == [
+        message | {"resolved": False, "sessionId": None, "text": None}
     ]
-    assert found[1] == added.json()["data"]
-    assert "I live in London" in found[1]["text"]
-    for kind in ("session", "message"):
-        refused = await http.post(path, json={"kind": kind, "id": str(uuid4())})
-        assert error_of(refused) == ABSENT
-    assert (await http.delete(f"{path}/{found[0]['id']}")).status_code == 200
-    assert (await http.get(path)).json()["data"]["items"] == found[1:]
-    await client.http.delete(f"/v1/sessions/{opened['id']}")
-    assert [each["resolved"] for each in (await http.get(path)).json()["data"]["items"]] == [False]
 
 
 async def test_R308_insights_and_memories_are_separate(http: httpx2.AsyncClient) -> None:

@@ -45,7 +45,7 @@ class SourceBody(Body):
     """The session or message that a memory came from."""
 
     kind: Literal["session", "message"]
-    id: IdText
+    id: Annotated[IdText, Field(description="Any form of the id; of a message also a turn's id.")]
 
 
 class AlumiaNewMemory(Body):
@@ -211,8 +211,9 @@ def context_of(names: Names | AlumiaNewMemory | AlumiaRecall) -> RequestScope:
 
 
 def source_link(body: SourceBody) -> SourceLink:
-    """Convert to a source link; sources are given by their UUIDs."""
-    return SourceLink(body.kind, ids.uuid_of(body.id, body.kind))
+    """Convert to a source link; raise `NotFound` for text that cannot be an id."""
+    parse = ids.session if body.kind == "session" else ids.message_or_turn
+    return SourceLink(body.kind, parse(body.id))
 
 
 def from_memory(memory: Memory) -> AlumiaMemoryObject:
