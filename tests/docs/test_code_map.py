@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.markdown_docs import PROJECT, Document, documents
+from tests.support.markdown_docs import PROJECT, MarkdownFile, documents
 
 CODE_MAP = ("docs/architecture.md", "docs/decisions.md", "CONTRIBUTING.md")
 DOCUMENTS = [document for document in documents() if document.name in CODE_MAP]
@@ -25,7 +25,7 @@ _PATH = re.compile(r"(?P<path>[\w.*-]*(?:/[\w.*-]*)*?(?:\.(?:py|sql|js|ts|css|ht
 _SPAN = re.compile(rf"{_PATH.pattern}(?::(?P<name>\w+(?:\.\w+)*))?")
 
 
-def references(document: Document) -> Iterator[tuple[str, str | None]]:
+def references(document: MarkdownFile) -> Iterator[tuple[str, str | None]]:
     """The paths in the code spans of a document, each with the name that follows it, if any."""
     for span in re.findall(r"`([^`\n]+)`", document.prose):
         if found := _SPAN.fullmatch(span):
@@ -71,14 +71,14 @@ def test_every_document_about_the_code_names_files() -> None:
 
 
 @each_document
-def test_every_path_exists(document: Document) -> None:
+def test_every_path_exists(document: MarkdownFile) -> None:
     missing = [path for path, _ in references(document) if not files_named(path)]
 
     assert missing == []
 
 
 @each_document
-def test_every_name_is_defined_in_its_file(document: Document) -> None:
+def test_every_name_is_defined_in_its_file(document: MarkdownFile) -> None:
     missing = [
         f"{path}:{name}"
         for path, name in references(document)
