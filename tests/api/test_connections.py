@@ -124,7 +124,7 @@ def header_of(size: int) -> bytes:
     return start + b"a" * (size - len(start) - len(end)) + end
 
 
-def test_a_header_of_16_kib_is_read_and_a_longer_one_is_refused(live: LiveServer) -> None:
+def test_S61_a_header_of_16_kib_is_read_and_a_longer_one_is_refused(live: LiveServer) -> None:
     sizes = {MAX_HEADER_BYTES: 200, MAX_HEADER_BYTES + 1: 431, 10 * MAX_HEADER_BYTES: 431}
     before = refusals(live, "header_too_large")
 
@@ -186,7 +186,7 @@ def test_trailers_and_chunk_extensions_are_limited_too(live: LiveServer, start: 
             connection.sendall(b"a" * 64 * 1024)
 
 
-def test_an_unfinished_header_is_refused_after_the_timeout(impatient: LiveServer) -> None:
+def test_S61_an_unfinished_header_is_refused_after_the_timeout(impatient: LiveServer) -> None:
     before = refusals(impatient, "header_too_late")
     began = time.monotonic()
 

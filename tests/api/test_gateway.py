@@ -229,7 +229,7 @@ def key_record(client: ApiClient, text: str, engine: Engine) -> KeyRecord:
     )
 
 
-async def test_a_key_is_in_no_response_and_not_in_the_database(
+async def test_S20_S21_a_key_is_in_no_response_and_not_in_the_database(
     client: ApiClient, engine: Engine
 ) -> None:
     await create_memory(client.http, "Ada lives in London")
@@ -556,7 +556,9 @@ async def test_R227_each_key_has_its_own_allowance(client: ApiClient, engine: En
     assert statuses == [200, 429, 200, 429]
 
 
-async def test_wrong_keys_are_counted_by_address_only(client: ApiClient, engine: Engine) -> None:
+async def test_S50_wrong_keys_are_counted_by_address_only(
+    client: ApiClient, engine: Engine
+) -> None:
     server = make_server(engine, rate_per_minute=1, rate_burst=2)
     async with connect(server) as http:
         guesses = [
@@ -573,7 +575,7 @@ async def test_wrong_keys_are_counted_by_address_only(client: ApiClient, engine:
     assert good.status_code == 200
 
 
-async def test_every_response_has_the_security_headers(client: ApiClient) -> None:
+async def test_S93_every_response_has_the_security_headers(client: ApiClient) -> None:
     responses = [
         await client.http.get("/v1/memory", headers={"X-Request-Id": "mine-1"}),
         await client.http.get("/v1/memory", headers={"X-Request-Id": "not\tmine"}),

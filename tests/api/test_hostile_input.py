@@ -157,7 +157,7 @@ FORMATS = {
 }
 
 
-async def test_a_body_that_is_not_json_is_refused(client: ApiClient) -> None:
+async def test_S32_a_body_that_is_not_json_is_refused(client: ApiClient) -> None:
     responses = {
         each: await client.http.post(
             "/v1/memories", content=b'{"content": "Ada"}', headers={"content-type": each}
@@ -194,7 +194,7 @@ class ChunkedBody:
 
 
 @pytest.mark.parametrize("declared", [None, "10", str(10**12)])
-async def test_a_body_over_a_mebibyte_is_refused_without_reading_it_all(
+async def test_S60_a_body_over_a_mebibyte_is_refused_without_reading_it_all(
     client: ApiClient, declared: str | None
 ) -> None:
     body = ChunkedBody(pieces=10_000)
@@ -635,7 +635,7 @@ def test_strict_json_agrees_with_python(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("inner", ["", "1", '"a"', "[], {}, 1"])
-def test_the_maximum_depth_is_64_levels(inner: str) -> None:
+def test_S61_the_maximum_depth_is_64_levels(inner: str) -> None:
     own = 1 if inner.startswith("[") else 0
     deepest, deeper = (
         f"[{deep(levels - 1 - own, inner)}, [], {{}}]".encode() for levels in (64, 65)

@@ -270,7 +270,7 @@ async def test_N05_reading_routes_ignore_a_key(client: ApiClient) -> None:
     assert len(after.json()["data"]) == 1
 
 
-async def test_N05_the_same_key_of_two_api_keys_is_independent(
+async def test_N05_S48_the_same_key_of_two_api_keys_is_independent(
     client: ApiClient, engine: Engine
 ) -> None:
     body = {"content": "Ada lives in London"}

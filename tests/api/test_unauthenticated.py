@@ -104,7 +104,7 @@ def _was_header_too_large(event: events.ScenarioFinished, case_id: str) -> bool:
         ("dashboard", 52),
     ],
 )
-def test_generated_requests_get_documented_responses(
+def test_S61_generated_requests_get_documented_responses(
     live: LiveServer, interface: str, routes: int
 ) -> None:
     schema = schemathesis.openapi.from_url(

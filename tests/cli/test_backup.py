@@ -73,7 +73,7 @@ async def _counts(url: str) -> dict[str, int]:
         return await catalog.count_rows(db, await catalog.tables(db))
 
 
-def test_a_backup_writes_one_private_file(instance: ServeProcess, workdir: Path) -> None:
+def test_S102_a_backup_writes_one_private_file(instance: ServeProcess, workdir: Path) -> None:
     made = recollect("backup", "--data-dir", instance.data_dir, cwd=workdir)
 
     [file] = workdir.iterdir()

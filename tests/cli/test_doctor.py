@@ -243,7 +243,7 @@ def test_S101_an_address_beyond_this_machine_warns(databases: TestDatabases) -> 
     assert "https" in (address.todo or "")
 
 
-def test_a_directory_that_others_can_enter_fails(workdir: Path) -> None:
+def test_S101_S102_a_directory_that_others_can_enter_fails(workdir: Path) -> None:
     (workdir / "data").mkdir()
     (workdir / "data").chmod(0o755)
 
@@ -253,7 +253,7 @@ def test_a_directory_that_others_can_enter_fails(workdir: Path) -> None:
     assert directory.todo == f"chmod go-rwx {workdir / 'data'}"
 
 
-def test_a_settings_file_with_keys_readable_by_others_warns(
+def test_S101_a_settings_file_with_keys_readable_by_others_warns(
     workdir: Path, databases: TestDatabases
 ) -> None:
     file = workdir / "instance.toml"

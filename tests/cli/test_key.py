@@ -67,7 +67,7 @@ def test_a_key_expires_at_the_given_time(instance: ServeProcess) -> None:
     assert datetime.now(UTC) >= ends
 
 
-def test_the_list_shows_every_key_without_its_secret(instance: ServeProcess) -> None:
+def test_S21_the_list_shows_every_key_without_its_secret(instance: ServeProcess) -> None:
     key = new_key(instance, "--name", "a name that is longer than its column")
 
     listed = recollect("key", "list", "--data-dir", instance.data_dir)
@@ -79,7 +79,7 @@ def test_the_list_shows_every_key_without_its_secret(instance: ServeProcess) -> 
     assert instance.key[12:-4] not in listed.out
 
 
-def test_no_file_of_the_instance_contains_a_key(instance: ServeProcess) -> None:
+def test_S20_no_file_of_the_instance_contains_a_key(instance: ServeProcess) -> None:
     key = new_key(instance)
     secrets = [key[12:].encode(), instance.key[12:].encode()]
 

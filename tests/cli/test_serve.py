@@ -56,7 +56,7 @@ def test_a_connection_is_accepted_as_soon_as_the_server_says_ready(first: ServeP
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_it_within_seconds_and_leaves_no_process(
+def test_S06_a_signal_stops_it_and_a_restart_prints_no_credentials(
     first: ServeProcess, by: signal.Signals
 ) -> None:
     assert first.process
@@ -154,7 +154,7 @@ def _listeners(url: str) -> int:
     return len(rows)
 
 
-def test_a_misspelt_setting_is_reported_with_the_right_name() -> None:
+def test_S101_a_misspelt_setting_is_reported_with_the_right_name() -> None:
     refused = recollect("serve", RECOLLECT_DATABSE_URL="postgresql://elsewhere/x")
 
     assert (refused.code, refused.out) == (1, "")

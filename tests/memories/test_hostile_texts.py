@@ -24,7 +24,7 @@ def test_blanks_and_unclosed_fences_are_left_unchanged() -> None:
     assert strip_fences(f"a{' ' * MANY}{opened}b</{TAG}-abc> c") == "a c"
 
 
-def test_each_fence_is_removed_up_to_its_own_end_tag() -> None:
+def test_S72_each_fence_is_removed_up_to_its_own_end_tag() -> None:
     first, second = f"<{TAG}-a1>", f"&lt;{TAG}-b2>"
     text = f"Tea. \n{first}x</{TAG}-b2>y</{TAG}-a1> And\n\n{second}z&lt;/{TAG}-b2>milk"
     assert strip_fences(text) == "Tea. Andmilk"

@@ -364,7 +364,7 @@ class TestCircuit:
         circuit.admit()
 
 
-def test_the_identity_omits_the_password() -> None:
+def test_S82_the_identity_omits_the_password() -> None:
     embedder = EndpointEmbedder(
         EmbeddingEndpoint("https://ada:secret@example.org/v1?version=2", "m")
     )

@@ -270,7 +270,7 @@ async def test_S85_a_key_is_erased_in_one_workspace_or_for_one_user(
         assert rest.counts["memory"] == 1
 
 
-async def test_a_subject_is_erased_in_one_workspace(
+async def test_S85_a_subject_is_erased_in_one_workspace(
     house: Engine, databases: TestDatabases
 ) -> None:
     server = make_server(house)
@@ -448,7 +448,9 @@ async def test_erasing_an_org_erases_everything_in_it(
     assert (await verify(house, erased.receipt)).is_good
 
 
-async def test_a_changed_or_foreign_receipt_does_not_verify(house: Engine, caller: Caller) -> None:
+async def test_S85_a_changed_or_foreign_receipt_does_not_verify(
+    house: Engine, caller: Caller
+) -> None:
     first = await new_caller(house)
     for key in ("one", "two", "three"):
         await save(house, first, Save(content=key, key=key))

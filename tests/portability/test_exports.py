@@ -30,7 +30,7 @@ def names_in(directory: Path) -> list[str]:
     return sorted(each.name for each in directory.iterdir())
 
 
-async def test_an_export_of_a_user_subject_or_thread_contains_nothing_else(
+async def test_S85_an_export_of_a_user_subject_or_thread_contains_nothing_else(
     engine: Engine, server: Server, caller: Caller, tmp_path: Path
 ) -> None:
     other = await add_colleague(engine, caller)

@@ -108,7 +108,7 @@ async def test_R244_above_nine_tenths_the_new_one_updates_and_a_little_below_the
     assert [each.relation for each in found] == ([relation] if relation else [])
 
 
-async def test_links_never_cross_workspaces(engine: Engine, caller: Caller) -> None:
+async def test_S48_links_never_cross_workspaces(engine: Engine, caller: Caller) -> None:
     stranger = await new_caller(engine)
     theirs = await say(engine, stranger, "theirs")
     ours = await say(

@@ -82,7 +82,7 @@ def test_R100_a_failure_is_shown_and_not_highlighted(person: Person) -> None:
     person.ignore_errors("404")
 
 
-def test_an_answer_shows_the_memories_it_used_and_can_change_them(person: Person) -> None:
+def test_S76_an_answer_shows_the_memories_it_used_and_can_change_them(person: Person) -> None:
     memory = person.remember("The Lisbon office opens on 12 September", "fact")
     page = person.open()
 

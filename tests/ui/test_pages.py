@@ -139,7 +139,7 @@ def test_the_graph_is_zoomed_filtered_and_opened_by_keyboard(person: Person) -> 
     expect(page.get_by_role("dialog", name="Memory")).to_contain_text("the Lisbon office has")
 
 
-def test_a_memory_shows_its_source_and_earlier_texts(person: Person) -> None:
+def test_S76_a_memory_shows_its_source_and_earlier_texts(person: Person) -> None:
     chat = person.ask("POST", "/chat/api/chats", json={"title": "Planning"})["id"]
     made = person.ask("POST", f"/chat/api/{chat}/memory", json={"content": "It opens in May"})
     body = {"content": "It opens in June"}

@@ -216,7 +216,7 @@ async def model(engine: Engine) -> AsyncGenerator[tuple[Engine, Endpoint]]:
         await chats.aclose()
 
 
-async def test_a_distilling_model_call_is_in_the_ledger(
+async def test_S54_a_distilling_model_call_is_in_the_ledger(
     model: tuple[Engine, Endpoint], caller: Caller
 ) -> None:
     instance, endpoint = model
@@ -252,7 +252,7 @@ async def test_the_price_with_the_longest_matching_name_applies(
     assert cost_of(prices, "other", TokenUsage(1, 1)) is None
 
 
-async def test_a_failed_call_is_in_the_ledger(
+async def test_S54_a_failed_call_is_in_the_ledger(
     model: tuple[Engine, Endpoint], caller: Caller
 ) -> None:
     instance, endpoint = model

@@ -251,7 +251,7 @@ async def test_an_invalid_upload_form_is_rejected(
     assert error_of(response) == (400, "invalid_request")
 
 
-async def test_an_upload_from_another_origin_is_denied(dashboard: Dashboard) -> None:
+async def test_S30_an_upload_from_another_origin_is_denied(dashboard: Dashboard) -> None:
     response = await dashboard.http.post(
         f"{dashboard.workspace}/documents",
         files={"file": ("a.txt", b"x")},

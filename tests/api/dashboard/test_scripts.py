@@ -121,7 +121,7 @@ def node() -> str:
         pytest.param(NODE, [node(), "--input-type=module", "-"], id="R078 Node"),
     ],
 )
-async def test_R077_R078_python_and_node_scripts_with_a_cookie_work(
+async def test_R077_R078_S31_python_and_node_scripts_with_a_cookie_work(
     live: LiveServer, engine: Engine, script: str, command: list[str]
 ) -> None:
     chat = await create_chat(engine, live)

@@ -68,7 +68,7 @@ async def test_R046_the_right_password_signs_in(
     ]
 
 
-async def test_S11_the_cookie_is_http_only_and_bound_to_the_host(
+async def test_S11_S93_the_cookie_is_http_only_and_bound_to_the_host(
     engine: Engine, client: httpx2.AsyncClient, login: str
 ) -> None:
     plain = (await log_in(client, login)).headers["set-cookie"]
@@ -279,7 +279,7 @@ async def test_S03_an_account_without_a_password_cannot_sign_in(
             await sign_in.sign_in(login, password, address=None)
 
 
-async def test_S05_failures_are_counted_across_processes_without_a_lockout(
+async def test_S05_S51_failures_are_counted_across_processes_without_a_lockout(
     engine: Engine, login: str, clock: Clock
 ) -> None:
     processes = [SignIns(engine.pool, engine.now, SessionLifetime()) for _ in range(2)]

@@ -337,7 +337,7 @@ async def test_builtin_calls_of_a_mixed_round_are_restored_later(routed: Routed,
 
 
 @pytest.mark.parametrize("how", ["whole", "streamed"])
-async def test_rounds_are_limited_and_the_last_has_no_tools(routed: Routed, how: str) -> None:
+async def test_S52_rounds_are_limited_and_the_last_has_no_tools(routed: Routed, how: str) -> None:
     routed.upstream.default = lambda asked: (
         Answer(None, [Call(RECALL, {"query": "again"})]) if asked.tools else Answer("Enough.")
     )

@@ -135,7 +135,9 @@ async def test_our_metadata_fields_are_not_sent_upstream(routed: Routed) -> None
 
 
 @pytest.mark.parametrize("how", ["whole", "streamed"])
-async def test_an_upstream_refusal_is_forwarded_without_our_key(routed: Routed, how: str) -> None:
+async def test_S82_an_upstream_refusal_is_forwarded_without_our_key(
+    routed: Routed, how: str
+) -> None:
     body = b'{"error": {"message": "Too hot. Key sk-upstream.", "type": "t", "code": "c"}}'
     routed.upstream.script = [
         RawAnswer([body], status=429, content_type="application/json", headers={"retry-after": "7"})

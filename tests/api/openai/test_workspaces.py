@@ -216,7 +216,7 @@ async def test_N19_bad_json_and_bad_keys_get_the_openai_object(
         )
 
 
-async def test_N24_each_route_needs_its_right(
+async def test_N24_S23_each_route_needs_its_right(
     server: Server, engine: Engine, caller: Caller, http: httpx2.AsyncClient
 ) -> None:
     created = await http.post(f"{workspace_path(caller)}/memories", json={"content": "A."})

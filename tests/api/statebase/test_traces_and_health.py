@@ -24,7 +24,7 @@ async def traces(http: httpx2.AsyncClient, **parameters: Any) -> list[dict[str, 
     return response.json()["data"]
 
 
-async def test_N13_every_write_adds_one_trace_with_its_actor(
+async def test_N13_S83_every_write_adds_one_trace_with_its_actor(
     client: ApiClient, clock: Clock
 ) -> None:
     session = await open_session(client.http, user_id="ada")
@@ -82,7 +82,7 @@ async def test_N13_reads_and_failed_requests_add_no_trace(client: ApiClient) -> 
     assert await traces(client.http) == before
 
 
-async def test_N03_N13_a_trace_contains_ids_but_no_text(client: ApiClient) -> None:
+async def test_N03_N13_S83_a_trace_contains_ids_but_no_text(client: ApiClient) -> None:
     session = await open_session(client.http, user_id="ada")
     memory = await create_memory(client.http, "Ada lives in London", session)
 
@@ -265,7 +265,7 @@ async def test_metrics_need_a_local_client_or_the_metrics_key(engine: Engine) ->
     assert await status(with_key, "10.0.0.7", Authorization="Bearer let-me-see") == 200
 
 
-async def test_metrics_use_route_templates_and_contain_no_data(
+async def test_S81_metrics_use_route_templates_and_contain_no_data(
     client: ApiClient, engine: Engine
 ) -> None:
     memory = await create_memory(client.http, "Ada lives in London")

@@ -225,7 +225,7 @@ async def test_S41_S48_mcp_does_not_find_things_of_another_workspace(
     assert await dump(engine, foreigner) == before
 
 
-async def test_every_route_needs_a_valid_key(
+async def test_S07_every_route_needs_a_valid_key(
     server: Server, engine: Engine, caller: Caller, clock: Clock
 ) -> None:
     good = await key_for(engine, caller.workspace_id)
