@@ -13,7 +13,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from recollect.api.tools import tools
+from recollect.api.tools.tool import to_json
+from recollect.api.tools.tools import TOOLS
 from recollect.core.domain import Caller, WorkspaceId
 from recollect.core.errors import Failure
 from recollect.engine import Engine
@@ -47,10 +48,10 @@ class Direct:
 
     async def call(self, name: str, **arguments: Any) -> Object:
         try:
-            result = await tools.call_tool(self._engine, self._caller, name, arguments)
+            result = await TOOLS[name].call(self._engine, self._caller, arguments)
         except Failure as failure:
             raise ToolRefused(failure.message) from failure
-        return tools.to_json(result)
+        return to_json(result)
 
 
 class OverHttp:

@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from recollect.api.tools import tools as functions
-from recollect.api.tools.wire import DeleteArguments
+from recollect.api.tools.tool import to_json
+from recollect.api.tools.tools import TOOLS
 from recollect.core.domain import Caller, Right
 from recollect.embeddings.generations import no_heartbeat
 from recollect.engine import Engine
@@ -142,8 +142,8 @@ async def test_R274_deleting_an_unknown_foreign_or_forgotten_memory_returns_fals
 ) -> None:
     saved = await save_memory(tools, "The gate code is 4711")
     stranger = await new_caller(engine)
-    theirs = await functions.call_tool(engine, stranger, "memory_save", {"content": "Not yours"})
-    foreign = functions.to_json(theirs)["memory_id"]
+    theirs = await TOOLS["memory_save"].call(engine, stranger, {"content": "Not yours"})
+    foreign = to_json(theirs)["memory_id"]
     await tools.call("memory_delete", memory_id=saved)
 
     results = [
@@ -187,15 +187,15 @@ async def test_R276_after_forgetting_the_old_only_the_new_is_found(tools: Surfac
 
 
 async def test_a_caller_without_the_read_right_sees_no_text(engine: Engine, caller: Caller) -> None:
-    saved = await functions.call_tool(engine, caller, "memory_save", {"content": "A secret"})
+    saved = await TOOLS["memory_save"].call(engine, caller, {"content": "A secret"})
     without_read = Caller(
         caller.org_id, caller.user_id, caller.workspace_id, frozenset({Right.DELETE})
     )
 
-    arguments = DeleteArguments(memory_id=functions.to_json(saved)["memory_id"])
-    result = await functions.memory_delete(engine, without_read, arguments)
+    arguments = {"memory_id": to_json(saved)["memory_id"]}
+    result = await TOOLS["memory_delete"].call(engine, without_read, arguments)
 
-    assert result.message == "Forgotten."
+    assert to_json(result)["message"] == "Forgotten."
 
 
 async def run_400_days(

@@ -6,10 +6,10 @@ from pydantic import BaseModel, Field
 
 from recollect.api import ids
 from recollect.api.fields import Label, Parameters, Tags, clamp, iso
+from recollect.api.tools.memory_delete import DeleteResult
 from recollect.api.tools.wire import (
     Arguments,
     AssociationArguments,
-    DeleteResult,
     Fraction,
     MemoryType,
     RelationType,

@@ -11,8 +11,11 @@ from recollect.api import ids
 from recollect.api.apps import KEY_OR_BEARER, CallerOf, EngineOf, new_app, new_router, set_up
 from recollect.api.fields import clamp
 from recollect.api.gateway import Interface, key_or_bearer
-from recollect.api.tools import agent_wire, tools, wire
+from recollect.api.tools import agent_wire
 from recollect.api.tools.errors import ToolsErrorObject, answer_agents
+from recollect.api.tools.memory_delete import DeleteArguments, forget_memory
+from recollect.api.tools.memory_save import SaveArguments, save_memory
+from recollect.api.tools.wire import AssociationArguments
 from recollect.core.domain import Caller, Ref, Relation, Right
 from recollect.core.errors import NotFound
 from recollect.engine import Engine
@@ -103,11 +106,11 @@ async def get_neighbours(
 
 @router.post("/agents/memories", status_code=201)
 async def create_memory(
-    engine: EngineOf, caller: CallerOf, agent: Agent, body: wire.SaveArguments
+    engine: EngineOf, caller: CallerOf, agent: Agent, body: SaveArguments
 ) -> agent_wire.AgentMemorySaved:
     """Save a memory for an agent. An unknown agent is created."""
     name = None if agent.agent_id == EVERYBODY else agent.agent_id
-    memory = await tools.save_memory(engine, caller, body, agent=name)
+    memory = await save_memory(engine, caller, body, agent=name)
     return agent_wire.AgentMemorySaved(success=True, memory=agent_wire.from_memory(memory))
 
 
@@ -135,8 +138,8 @@ async def delete_memory(
 ) -> agent_wire.AgentDeleted:
     """Forget a memory."""
     await _require_memory(engine, caller, parameters, memory_id, Right.DELETE)
-    arguments = wire.DeleteArguments(memory_id=memory_id, reason=parameters.reason)
-    result = await tools.memory_delete(engine, caller, arguments)
+    arguments = DeleteArguments(memory_id=memory_id, reason=parameters.reason)
+    result = await forget_memory(engine, caller, arguments)
     if not result.forgotten:
         raise NotFound("memory")
     return agent_wire.AgentDeleted(success=True, forgotten=True, message=result.message)
@@ -148,7 +151,7 @@ async def link_memories(
     caller: CallerOf,
     memory_id: str,
     agent: Agent,
-    body: wire.AssociationArguments,
+    body: AssociationArguments,
 ) -> agent_wire.AgentLinked:
     """Link a memory to another. Repeating a link overwrites its weight."""
     ref = await _require_memory(engine, caller, agent, memory_id, Right.WRITE)

@@ -8,10 +8,11 @@ from pydantic import BaseModel, Field
 from recollect.api.apps import KEY_OR_BEARER, CallerOf, EngineOf, new_app, new_router, set_up
 from recollect.api.fields import Parameters
 from recollect.api.gateway import Interface, key_or_bearer
-from recollect.api.tools import tools, wire
 from recollect.api.tools.errors import ToolsErrorObject, answer_tools
 from recollect.api.tools.mcp_server import mcp_tool
-from recollect.api.tools.tools import Tool, tools_for
+from recollect.api.tools.tool import Tool
+from recollect.api.tools.tools import TOOLS, tools_for
+from recollect.api.tools.wire import Arguments
 from recollect.engine import Engine
 
 router = new_router(ToolsErrorObject)
@@ -57,28 +58,25 @@ async def list_tools(_: CallerOf, parameters: Annotated[ToolParameters, Query()]
     )
 
 
-@router.post("/v1/tools/memory_save")
-async def memory_save(
-    engine: EngineOf, caller: CallerOf, body: wire.SaveArguments
-) -> wire.SaveResult:
-    """Save a memory."""
-    return await tools.memory_save(engine, caller, body)
+def _add_route(tool: Tool) -> None:
+    async def call(engine: EngineOf, caller: CallerOf, body: Arguments) -> BaseModel:
+        return await tool.run(engine, caller, body)
+
+    # The framework reads the model of the body from here.
+    call.__annotations__["body"] = tool.arguments
+    router.add_api_route(
+        f"/v1/tools/{tool.name}",
+        call,
+        methods=["POST"],
+        name=tool.name,
+        description=f"{tool.title}.",
+        response_model=tool.result,
+        response_model_exclude_none=True,
+    )
 
 
-@router.post("/v1/tools/memory_recall", response_model_exclude_none=True)
-async def memory_recall(
-    engine: EngineOf, caller: CallerOf, body: wire.RecallArguments
-) -> wire.RecallResult:
-    """Recall memories."""
-    return await tools.memory_recall(engine, caller, body)
-
-
-@router.post("/v1/tools/memory_delete")
-async def memory_delete(
-    engine: EngineOf, caller: CallerOf, body: wire.DeleteArguments
-) -> wire.DeleteResult:
-    """Forget a memory."""
-    return await tools.memory_delete(engine, caller, body)
+for each in TOOLS.values():
+    _add_route(each)
 
 
 def _as_function(tool: Tool) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The MCP server: the tools, prompts, and memories as resources. Transports are separate."""
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,14 +7,14 @@ import mcp_types as protocol
 import structlog
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel
 
 from recollect import __version__
 from recollect.api import ids
 from recollect.api.errors import INTERNAL_MESSAGE
-from recollect.api.tools import agent_wire, prompts, wire
+from recollect.api.tools import agent_wire, prompts
 from recollect.api.tools.mcp_messages import tool_error
-from recollect.api.tools.tools import TOOLS, Tool, call_tool, to_json
+from recollect.api.tools.tool import Tool, to_json
+from recollect.api.tools.tools import TOOLS
 from recollect.core.domain import Caller
 from recollect.core.errors import Failure, NotFound
 from recollect.core.logging import frames
@@ -117,24 +116,18 @@ def _input_schema(name: str) -> dict[str, Any] | None:
 async def _call(
     engine: Engine, get_caller: GetCaller, name: str, arguments: dict[str, Any]
 ) -> protocol.CallToolResult:
-    if name not in TOOLS:
+    tool = TOOLS.get(name)
+    if tool is None:
         raise MCPError(protocol.INVALID_PARAMS, "Unknown tool. Call `tools/list` to see the tools.")
     try:
-        result = await call_tool(engine, await get_caller(), name, arguments)
+        result = await tool.call(engine, await get_caller(), arguments)
     except Failure as failure:
         return tool_error(failure.message)
     except Exception as error:  # noqa: BLE001 - last handler: hide the details of a bug
         _log_error(error, name)
         return tool_error(INTERNAL_MESSAGE)
-    text = protocol.TextContent(type="text", text=_result_text(result))
+    text = protocol.TextContent(type="text", text=tool.result_text(result))
     return protocol.CallToolResult(content=[text], structured_content=to_json(result))
-
-
-def _result_text(result: BaseModel) -> str:
-    """Return a recall as Markdown for a model, and any other result as unescaped JSON."""
-    if isinstance(result, wire.RecallResult):
-        return result.summary
-    return json.dumps(to_json(result), ensure_ascii=False)
 
 
 async def _read(engine: Engine, get_caller: GetCaller, uri: str) -> protocol.ReadResourceResult:
