@@ -23,7 +23,7 @@ from recollect.models.embedder import Purpose
 from recollect.models.from_settings import make_chat_models, make_embedders
 from recollect.models.lazy_embedder import LazyEmbedder
 
-# The built-in model loads in a second. One that takes longer goes on loading while we serve.
+# The built-in model loads in a second. A slower one continues to load while the server runs.
 _WARM_UP_DEADLINE = timedelta(seconds=5)
 
 _WATCH_SECONDS = 1.0
@@ -66,7 +66,7 @@ async def open_database(settings: Settings, *, exclusive: bool = False) -> Async
 
 
 async def _restart_when_down(attached: Attached) -> None:
-    """Start PostgreSQL again when it has ended under our hands, as it does on a full disk."""
+    """Restart PostgreSQL when it has ended unexpectedly, as it does on a full disk."""
     while True:
         await asyncio.sleep(_WATCH_SECONDS)
         try:
@@ -123,7 +123,7 @@ def segment_rules(settings: Settings) -> SegmentRules | None:
 
 
 async def warm_up(engine: Engine) -> None:
-    """Load the model now and not in somebody's first request; without one, words still work."""
+    """Load the embedder before the first request. If that fails, search by words still works."""
     embedder = engine.embedders.configured(None)
     with contextlib.suppress(Unavailable):
         await embedder.embed(["Good morning."], Purpose.QUERY, deadline=_WARM_UP_DEADLINE)

@@ -126,7 +126,7 @@ class Server:
             await cancel_all(tasks)
 
     def _listeners(self) -> list[Coroutine[None, None, None]]:
-        # PgBouncer in transaction mode does not support LISTEN, so workers poll, and so do we.
+        # PgBouncer in transaction mode does not support LISTEN, so everything polls.
         if self._settings.pgbouncer:
             return [self.key_cache.watch(), self.running_turns.watch(self._engine)]
         return [
@@ -174,13 +174,13 @@ class Server:
             learning = await backlog(db, now)
         oldest = [each.oldest for each in depths if each.status == "pending" and each.oldest]
         age = max(((now - each).total_seconds() for each in oldest), default=0.0)
-        self.metrics.queue({each.status: each.count for each in depths}, max(age, 0.0))
+        self.metrics.set_queue({each.status: each.count for each in depths}, max(age, 0.0))
         waited = (now - learning.since).total_seconds() if learning.since else 0.0
-        self.metrics.learning(learning.pending, max(waited, 0.0), learning.by_rules)
-        self.metrics.pool(self._engine.pool.statistics)
-        self.metrics.connections(self.connections.count())
+        self.metrics.set_learning(learning.pending, max(waited, 0.0), learning.by_rules)
+        self.metrics.set_pool(self._engine.pool.statistics)
+        self.metrics.set_connections(self.connections.count())
         return PlainTextResponse(
-            self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"
+            self.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
 
     def _may_read_metrics(self, request: Request) -> bool:

@@ -156,7 +156,7 @@ class Worker:
         else:
             async with self._engine.pool.writing(job.workspace_id) as db:
                 await job_queue.finish(db, job, worker=self._name, now=self._engine.now())
-            self._metrics.job(job.kind, "done")
+            self._metrics.count_job(job.kind, "done")
         finally:
             heart.cancel()
 
@@ -185,7 +185,7 @@ class Worker:
         await self._retry(job, failure.message, pause, counts=False)
         seconds = round(pause.total_seconds(), 1)
         _log.warning("job.deferred", kind=job.kind, why=failure.message, seconds=seconds)
-        self._metrics.job(job.kind, "deferred")
+        self._metrics.count_job(job.kind, "deferred")
 
     async def _retry(self, job: Job, error: str, pause: timedelta, *, counts: bool) -> None:
         now = self._engine.now()
@@ -213,7 +213,7 @@ class Worker:
         else:
             seconds = min(2.0**job.attempts, _MAX_BACKOFF_SECONDS) * _random.uniform(0.5, 1.5)
             await self._retry(job, description, timedelta(seconds=seconds), counts=True)
-        self._metrics.job(job.kind, "failed" if is_over else "retried")
+        self._metrics.count_job(job.kind, "failed" if is_over else "retried")
 
     async def _run_maintenance(self) -> None:
         surveyed_at: datetime | None = None

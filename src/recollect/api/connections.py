@@ -138,7 +138,7 @@ class Connections:
 
     def refused(self, reason: str) -> None:
         """Count a refusal. The first is logged at once, the next ones once a minute."""
-        self._metrics.refusal(reason)
+        self._metrics.count_refusal(reason)
         self._not_logged[reason] += 1
         if self._log_timer is None:
             self._write_log()

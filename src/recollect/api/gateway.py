@@ -148,7 +148,7 @@ class Gateway:
         finally:
             took = perf_counter() - began
             name = interface.name if interface else "server"
-            self._metrics.request(name, context.route, scope["method"], context.status, took)
+            self._metrics.record_request(name, context.route, scope["method"], context.status, took)
             _log.info(
                 "request.answered",
                 method=scope["method"],

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-# The purposes of background questions to a model, and their outcomes.
+# The purposes of background calls of a chat model, and their outcomes.
 PURPOSES = ("distil", "summary", "synthesise")
 OUTCOMES = (
     "answered",
@@ -64,7 +64,7 @@ class Metrics:
 
         self._calls = Counter(
             "recollect_background_calls",
-            "Background questions to a model, by outcome.",
+            "Background calls of a chat model, by purpose and outcome.",
             ["purpose", "outcome"],
             registry=self.registry,
         )
@@ -73,59 +73,61 @@ class Metrics:
                 self._calls.labels(purpose, outcome)
         self._pending = Gauge(
             "recollect_learning_pending",
-            "Messages that wait to be learnt from.",
+            "Messages in the inbox, waiting to be learnt from.",
             registry=self.registry,
         )
         self._pending_oldest = Gauge(
             "recollect_learning_oldest_seconds",
-            "How long the oldest of them has waited.",
+            "Seconds since the oldest message in the inbox arrived.",
             registry=self.registry,
         )
         self._by_rules = Gauge(
             "recollect_learning_by_rules",
-            "Messages of the last hour that the rules learnt because the model did not.",
+            "Messages of the last hour that were learnt by rules because the chat model failed.",
             registry=self.registry,
         )
 
-    def request(self, interface: str, route: str, method: str, status: int, took: float) -> None:
-        """Note one answered request."""
-        self._requests.labels(interface, route, method, str(status)).observe(took)
+    def record_request(
+        self, interface: str, route: str, method: str, status: int, took_seconds: float
+    ) -> None:
+        """Record one answered request."""
+        self._requests.labels(interface, route, method, str(status)).observe(took_seconds)
 
-    def job(self, kind: str, outcome: str) -> None:
+    def count_job(self, kind: str, outcome: str) -> None:
         """Count one finished, retried or failed job."""
         self._jobs.labels(kind, outcome).inc()
 
-    def queue(self, counts: dict[str, int], oldest_seconds: float) -> None:
+    def set_queue(self, counts: dict[str, int], oldest_seconds: float) -> None:
         """Set the current state of the job queue."""
         for status in ("pending", "running", "failed"):
             self._queue.labels(status).set(counts.get(status, 0))
         self._oldest.set(oldest_seconds)
 
-    def background_call(self, purpose: str, outcome: str) -> None:
-        """Note the outcome of one background question to a model."""
+    def count_background_call(self, purpose: str, outcome: str) -> None:
+        """Count one background call of a chat model."""
         self._calls.labels(purpose, outcome).inc()
 
-    def learning(self, pending: int, oldest_seconds: float, by_rules: int) -> None:
-        """Show how far learning is behind."""
+    def set_learning(self, pending: int, oldest_seconds: float, by_rules: int) -> None:
+        """Set how far learning is behind."""
         self._pending.set(pending)
         self._pending_oldest.set(oldest_seconds)
         self._by_rules.set(by_rules)
 
-    def pool(self, statistics: dict[str, int]) -> None:
+    def set_pool(self, statistics: dict[str, int]) -> None:
         """Set the current state of the connection pool."""
         self._pool.labels("open").set(statistics.get("pool_size", 0))
         self._pool.labels("free").set(statistics.get("pool_available", 0))
         self._pool.labels("awaited").set(statistics.get("requests_waiting", 0))
 
-    def connections(self, counts: dict[str, int]) -> None:
+    def set_connections(self, counts: dict[str, int]) -> None:
         """Set the current number of client connections."""
         for state, count in counts.items():
             self._connections.labels(state).set(count)
 
-    def refusal(self, reason: str) -> None:
+    def count_refusal(self, reason: str) -> None:
         """Count one refused connection."""
         self._refusals.labels(reason).inc()
 
-    def text(self) -> bytes:
-        """All metrics in the Prometheus text format."""
+    def render(self) -> bytes:
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)

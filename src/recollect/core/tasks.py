@@ -1,4 +1,4 @@
-"""Helpers for asyncio tasks: reliable cancellation, two at once, with a time limit."""
+"""Helpers for asyncio tasks: cancel reliably, run two at once, run with a time limit."""
 
 import asyncio
 from collections.abc import Collection, Coroutine

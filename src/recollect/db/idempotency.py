@@ -115,9 +115,9 @@ async def release(db: Db, workspace_id: WorkspaceId, repeat_key: RepeatKey) -> N
 
 
 # One scan covers all deleted rows: the content of responses is not indexed, and the table only
-# holds the last day's responses to requests with a key. A response may show something without its
-# id (a turn's response does not name its chat); then the request's path names it, in any form of
-# the id. An empty response shows nothing.
+# holds the last day's responses to requests with a key. A response may contain text of an object
+# without its id: a turn's response does not name its chat. The path of the request then contains
+# the id, in any of its forms. An empty response contains nothing to delete.
 _FORGET = """
     DELETE FROM idempotency
     WHERE workspace_id = %(workspace_id)s AND answer <> ''

@@ -20,7 +20,7 @@ OWN_PROJECTS = """
 """
 
 # By scope and membership. Most memories belong to the workspace or to a thread, so these scopes
-# come first: each scope that is tested in vain costs 0.1 ms per 10,000 rows. The projects are an
+# come first: each scope that does not match costs 0.1 ms per 10,000 rows. The projects are an
 # array that is read once, and only if some memory belongs to a project: a count of 20,000 took
 # 18.9 ms this way and 21.6 ms with a subquery (`bench.isolation_cost` measures it). The key/value
 # interface does not see the rows of other users (R290). The planner folds that condition away; a

@@ -38,10 +38,10 @@ DROP_JOB = "drop_vectors"
 FINGERPRINT_TEXT = "The quick brown fox jumps over the lazy dog."
 SAME_MODEL = 0.98
 
-# Longer than the deadline of a save: without its vector, a search finds only by words.
+# Longer than the deadline of a save: without its vector, a search matches only words.
 QUERY_DEADLINE = timedelta(seconds=3)
 
-# Much longer than any process caches that an old generation serves.
+# Much longer than any process caches which generation serves.
 _KEEP_RETIRED = timedelta(seconds=60)
 
 _BATCH = 64
@@ -73,7 +73,7 @@ class EmbeddedText:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedQuery:
-    """A query's vector in the serving generation, and the embedder that rates its cosines."""
+    """A query's vector in the serving generation, and the embedder that interprets its cosines."""
 
     point: QueryVector
     embedder: Embedder
@@ -346,7 +346,7 @@ def _raise_first_failure(failures: Sequence[Unavailable | None]) -> None:
 
 async def _finish(engine: Engine, workspace_id: WorkspaceId, target: Generation) -> bool:
     """Let the filled generation serve; False if a memory without vector arrived meanwhile."""
-    # First without the lock that saves wait for: the check takes 70 to 150 ms at 50,000 memories.
+    # Check first without the lock that saves wait for: it takes 70 to 150 ms at 50,000 memories.
     # If the target already serves, that is all: a save that comes meanwhile queues its own job.
     async with engine.pool.reading(workspace_id) as db:
         if await _has_missing(db, workspace_id, target):

@@ -75,7 +75,7 @@ class MemoryVectors:
 
 @dataclass(frozen=True, slots=True)
 class ChunkVectors:
-    """The chunks of one document, or of all documents that were read if None."""
+    """The chunks of one document, or with None those of every document that has been read."""
 
     document_id: DocumentId | None = None
 

@@ -1,8 +1,8 @@
 """BM25 scores, computed on arrays. Pure.
 
 The database only reads postings. Scoring 3,400 of them in SQL took 21 ms; now they take 4 ms to
-read and 1 ms to score here (`python -m bench.growth --sizes 100000 --workspaces 1` measures the
-whole).
+read and 1 ms to score here (`python -m bench.growth --sizes 100000 --workspaces 1` measures whole
+searches).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

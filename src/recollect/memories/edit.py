@@ -121,7 +121,7 @@ async def edit_within(
     ask: EditMemory,
     embedded: EmbeddedText | None,
 ) -> Memory:
-    """As `edit`, inside an open transaction that has locked the memory."""
+    """Like `edit`, inside an open transaction that has locked the memory."""
     after = _changed(before, ask)
     if after == before:
         return before

@@ -29,7 +29,7 @@ async def forget(engine: Engine, caller: Caller, ref: Ref, *, reason: str | None
 async def forget_within(
     engine: Engine, db: Db, caller: Caller, ref: Ref, *, reason: str | None = None
 ) -> Memory:
-    """As `forget`, inside an open transaction that has not locked any memory yet."""
+    """Like `forget`, inside an open transaction that has not locked any memory yet."""
     await supersession.lock_supersession(db, caller.workspace_id)
     await memories.lock(db, caller, ref)
     memory = await memories.find(db, caller, ref, engine.now())

@@ -63,7 +63,7 @@ async def link_later(
 ) -> None:
     """Let an existing memory replace a new one that was said before it.
 
-    The caller calls `links.take_turn` before the new memory is saved.
+    The caller calls `supersession.lock_supersession` before the new memory is saved.
     """
     wish = Link(Ref(id=memory.id), Relation.UPDATES)
     await _put(engine, db, caller, later, memory.id, wish, is_authored=True)

@@ -121,7 +121,7 @@ async def save(engine: Engine, caller: Caller, ask: Save) -> Saved:
 async def save_within(
     engine: Engine, db: Db, caller: Caller, ask: Save, embedded: EmbeddedText | None
 ) -> Saved:
-    """As `save`, inside an open transaction, with the text embedded before it began."""
+    """Like `save`, inside an open transaction, with the text embedded before it began."""
     _check_scope(caller, ask)
     thread = await _find_thread(engine, db, caller, ask)
     if ask.stays_in_project and thread and thread.project_id:
@@ -199,7 +199,7 @@ def index_text_of(
     category: str | None,
     tags: Sequence[str],
 ) -> str:
-    """As `indexed_text`, for a memory that does not exist yet."""
+    """Like `indexed_text`, for a memory that does not exist yet."""
     return "\n".join(part for part in [content, summary, key, category, *tags] if part)
 
 

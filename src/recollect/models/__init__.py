@@ -1,1 +1,1 @@
-"""The outside models, one Protocol each, and what the product ships in their place."""
+"""Embedders and chat models: a Protocol for each, endpoints, and the built-in ones."""

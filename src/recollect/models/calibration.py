@@ -13,14 +13,14 @@ RELEVANCE: Anchors = (
     (-0.13, 0.00),  # hardly any unrelated passage is lower
     (0.26, 0.50),  # 1 in 100 unrelated passages is higher
     (0.36, 0.75),  # half of the passages that contain the answer are higher
-    (0.69, 0.90),  # a question that nearly repeats the passage
-    (0.79, 1.00),  # the passage itself, asked as a question
+    (0.69, 0.90),  # the question nearly repeats the passage
+    (0.79, 1.00),  # the passage itself as a question
 )
 LIKENESS: Anchors = (
     (-0.01, 0.00),  # two random sentences
     (0.70, 0.50),  # the same topic
     (0.76, 0.60),  # similar, with a difference that matters
-    (0.85, 0.90),  # from here on, people judge that both mean the same
+    (0.85, 0.90),  # people judge that both mean the same
     (0.999, 1.00),  # the same text, after a round trip through half floats
 )
 

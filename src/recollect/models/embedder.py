@@ -27,7 +27,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EmbedderIdentity:
-    """The origin of vectors: embedders with the same identity should share a vector space."""
+    """The endpoint and model of vectors. The same identity should mean the same vector space."""
 
     endpoint: str
     model: str

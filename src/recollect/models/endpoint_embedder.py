@@ -82,7 +82,7 @@ class EndpointEmbedder:
         return found
 
     def relevance(self, cosine: float) -> float:
-        """The cosine itself, held between 0 and 1."""
+        """The cosine itself, limited to 0 to 1."""
         return min(max(cosine, 0.0), 1.0)
 
     def may_answer(self, cosine: float) -> bool:  # noqa: ARG002 - the model's scale is unknown
@@ -90,7 +90,7 @@ class EndpointEmbedder:
         return True
 
     def likeness(self, cosine: float) -> float:
-        """The cosine itself, held between 0 and 1."""
+        """The cosine itself, limited to 0 to 1."""
         return min(max(cosine, 0.0), 1.0)
 
     async def aclose(self) -> None:

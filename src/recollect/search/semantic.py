@@ -136,7 +136,7 @@ async def _by_meaning(
     engine: Engine, db: Db, caller: Caller, ask: Recall, wanted: Filter, asked: EmbeddedQuery
 ) -> tuple[list[Hit], bool]:
     """Hits, and whether other memories may lack a vector."""
-    near, some_lack = await vectors.nearest_beside(
+    near, some_lack = await vectors.nearest_and_gaps(
         db, caller, asked.point, wanted, spaces.EMBED_JOB.kind, limit=ask.limit, now=engine.now()
     )
     hits = [

@@ -120,7 +120,7 @@ async def ask_in_background(
     """
     backoff, started_at = engine.chat_models.backoff(route), engine.now()
     if left := backoff.remaining(started_at):
-        engine.metrics.background_call(purpose, "postponed")
+        engine.metrics.count_background_call(purpose, "postponed")
         # Randomised, so that the same workspace is not always first after a pause.
         spread = min(left * 0.2, _MAX_SPREAD) * _random.random()
         raise Postponed(SERVICE, retry_after=left + spread)
@@ -129,7 +129,7 @@ async def ask_in_background(
         answer = await ask_on_account(engine, workspace_id, route, question, purpose=purpose)
     except OverBudget as over:
         # Background work can wait; the queue retries it.
-        engine.metrics.background_call(purpose, "postponed")
+        engine.metrics.count_background_call(purpose, "postponed")
         raise Postponed("token budget", retry_after=over.retry_after) from over
     except (Refused, NotUnderstood) as failure:
         backoff.succeeded()  # the upstream works: it responded
@@ -148,7 +148,7 @@ async def ask_in_background(
     finally:
         backoff.finish()
     backoff.succeeded()
-    engine.metrics.background_call(purpose, "answered")
+    engine.metrics.count_background_call(purpose, "answered")
     return answer
 
 
@@ -170,7 +170,7 @@ def note_failure(
 ) -> None:
     """Count and log a failed background call."""
     outcome = outcome_of(failure)
-    engine.metrics.background_call(purpose, outcome)
+    engine.metrics.count_background_call(purpose, outcome)
     _log.warning(
         "background.failed",
         purpose=purpose,

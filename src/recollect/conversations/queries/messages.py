@@ -298,7 +298,7 @@ _LATE = f"""
 async def late_page(
     db: Db, caller: Caller, thread_id: ThreadId, *, offset: int, limit: int
 ) -> list[Message]:
-    """As `page` in chat order, for a part in the later half of a long thread."""
+    """Like `page` in chat order, for a part in the later half of a long thread."""
     values = {**scope_values(caller), "thread_id": thread_id, "offset": offset, "limit": limit}
     return await _fetch(db, _LATE, values)
 

@@ -136,7 +136,7 @@ async def insert(
 # Saves that look for a duplicate run one at a time per workspace. Otherwise two at the same moment
 # would each find nothing, and both would be saved.
 _LOCK_FOR_DUPLICATES = (
-    "SELECT pg_advisory_xact_lock(hashtextextended('twin' || %(workspace_id)s::text, 0))"
+    "SELECT pg_advisory_xact_lock(hashtextextended('duplicate' || %(workspace_id)s::text, 0))"
 )
 
 

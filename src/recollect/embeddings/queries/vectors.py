@@ -277,18 +277,18 @@ async def candidates(
     exact: under a filter, an index loses results.
     """
     ask = VectorQuery(caller, point, wanted, limit, now, view)
-    return await ask.answered(db, _SELECT_NEAREST, args_row(VectorMatch))
+    return await ask.run(db, _SELECT_NEAREST, args_row(VectorMatch))
 
 
 async def nearest(
     db: Db, caller: Caller, point: QueryVector, wanted: Filter, *, limit: int, now: datetime
 ) -> list[NearMemory]:
-    """As `candidates`, with the complete memories."""
+    """Like `candidates`, with the complete memories."""
     ask = VectorQuery(caller, point, wanted, limit, now)
-    return await ask.answered(db, _SELECT_MEMORIES, kwargs_row(_near_from_row))
+    return await ask.run(db, _SELECT_MEMORIES, kwargs_row(_near_from_row))
 
 
-async def nearest_beside(
+async def nearest_and_gaps(
     db: Db,
     caller: Caller,
     point: QueryVector,
@@ -298,12 +298,12 @@ async def nearest_beside(
     limit: int,
     now: datetime,
 ) -> tuple[list[NearMemory], bool]:
-    """As `nearest`, and whether some memories may lack a vector: one statement instead of two.
+    """Like `nearest`, and whether some memories may lack a vector: one statement instead of two.
 
     `job_kind` is the job that embeds missing vectors.
     """
     ask = VectorQuery(caller, point, wanted, limit, now)
-    rows = await ask.answered(db, _SELECT_MEMORIES_AND_LACK, dict_row, kind=job_kind)
+    rows = await ask.run(db, _SELECT_MEMORIES_AND_LACK, dict_row, kind=job_kind)
     if not rows:
         values = {"workspace_id": caller.workspace_id, "kind": job_kind}
         asked = await (await db.execute(_SELECT_MAY_LACK, values)).fetchone()
@@ -327,10 +327,10 @@ class VectorQuery:
     now: datetime
     view: View = CURRENT
 
-    async def answered(
-        self, db: Db, answer: LiteralString, row_factory: BaseRowFactory[Row], **more: Any
+    async def run(
+        self, db: Db, select: LiteralString, row_factory: BaseRowFactory[Row], **more: Any
     ) -> list[Row]:
-        """Run the query; `answer` is its SELECT, which reads the matches from `near`."""
+        """Run the query; `select` reads the matches from `near`."""
         indexed = self._index()
         values = {
             "generation": self.point.generation,
@@ -341,10 +341,10 @@ class VectorQuery:
             **more,
         }
         if indexed is None:
-            return await _prepared(_exact(self.wanted), answer).run(db, values, row_factory)
+            return await _prepared(_exact(self.wanted), select).run(db, values, row_factory)
         values["effort"] = effort(indexed, self.limit)
         found = _BY_INDEX if self.wanted.thread_id is None else _BY_INDEX_OF_THREAD
-        return await _prepared(found, answer).run(
+        return await _prepared(found, select).run(
             db,
             values,
             row_factory,
@@ -372,8 +372,8 @@ class VectorQuery:
 
 
 @cache
-def _prepared(found: LiteralString, answer: LiteralString) -> PreparedQuery:
-    return PreparedQuery(f"{found} {answer}")
+def _prepared(found: LiteralString, select: LiteralString) -> PreparedQuery:
+    return PreparedQuery(f"{found} {select}")
 
 
 def effort(indexed: VectorIndexInfo, limit: int) -> int:

@@ -107,7 +107,7 @@ async def find_around(
     if point is None:
         return NeighbourMatches(weigh(leads, leads.seen, {}))
     ask = vectors.VectorQuery(caller, point, wanted, limit, now, view)
-    rows = await ask.answered(
+    rows = await ask.run(
         db,
         _AROUND_IN_RANGES if spans else _AROUND,
         tuple_row,

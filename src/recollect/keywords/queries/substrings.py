@@ -12,8 +12,8 @@ from recollect.keywords.queries.keyword_match import KeywordMatch, speaker_of
 from recollect.keywords.queries.like_patterns import containing_patterns
 from recollect.memories.queries.memories import MATCHES_FILTER, filter_values
 
-# The last resort, for parts of words: it reads the whole workspace. More fragments would be in
-# vain: a longer query without any known word is in a language that this workspace does not use, and
+# The last resort, for parts of words: it reads the whole workspace. More fragments would not help:
+# a longer query without any known word is in a language that this workspace does not use, and
 # hardly any text contains a fragment of each of its words.
 _MAX_FRAGMENTS = 3
 _SUBSTRING = f"""

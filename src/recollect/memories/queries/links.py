@@ -384,7 +384,7 @@ _FIND_ALL = PreparedQuery(f"SELECT {COLUMNS}, m.id = ANY(ARRAY({_IN_DOUBT})) AS 
 async def find_all(
     db: Db, caller: Caller, ids: Sequence[MemoryId], now: datetime, view: View = CURRENT
 ) -> dict[MemoryId, LinkedMemory]:
-    """As `memories.find_all`, and whether each is in doubt: one statement instead of two."""
+    """Like `memories.find_all`, and whether each is in doubt: one statement instead of two."""
     if not ids:
         return {}
     values = {"ids": IdArray(ids), **visibility_values(caller, now, view)}

@@ -592,7 +592,7 @@ async def _fetch(
 
 
 async def _fetch_planned(db: Db, query: Any, values: dict[str, Any]) -> list[Memory]:
-    """As `_fetch`, but planned for each call. Used for lists and counts.
+    """Like `_fetch`, but planned for each call. Used for lists and counts.
 
     As a prepared statement, PostgreSQL uses one plan for all workspaces from the eighth run on:
     next to 300 small workspaces it sorted all rows of one with 50,000, and a page took 50 to 100 ms
