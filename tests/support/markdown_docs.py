@@ -16,10 +16,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+# A block in a list is indented.
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -118,7 +123,7 @@ def matches(output: str, expected: str) -> bool:
 def _block(text: str, match: re.Match[str]) -> Block:
     language, _, rest = match["info"].strip().partition(" ")
     line = text.count("\n", 0, match.start()) + 1
-    return Block(language, rest.strip() == "run", match["text"], line)
+    return Block(language, rest.strip() == "run", dedent(match["text"]), line)
 
 
 def _anchor(title: str) -> str:
