@@ -18,7 +18,7 @@ _SETTING = re.compile(r"(\w[\w-]*)\s*:\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class MarkdownStatement:
     """A list item or paragraph, with its headings and line number."""
 
     text: str
@@ -65,7 +65,7 @@ def _read_file(name: str, text: str, make: RecordMaker) -> Iterator[ImportLine]:
         )
 
 
-def statements(text: str, *, skipped: int = 0) -> Iterator[Statement]:
+def statements(text: str, *, skipped: int = 0) -> Iterator[MarkdownStatement]:
     """Yield the statements of a text, in order; code blocks stay with the text before them."""
     parser = _Parser()
     for number, line in enumerate(text.splitlines()[skipped:], skipped + 1):
@@ -83,7 +83,7 @@ class _Parser:
         self._fence: str | None = None
         self._is_item = False
 
-    def line(self, line: str, number: int) -> Iterator[Statement]:
+    def line(self, line: str, number: int) -> Iterator[MarkdownStatement]:
         fence = _FENCE.match(line)
         if self._fence or fence:
             self._add(line, number)
@@ -116,12 +116,12 @@ class _Parser:
         else:
             self._add(line.strip() if self._is_item else line, number)
 
-    def end(self) -> Iterator[Statement]:
+    def end(self) -> Iterator[MarkdownStatement]:
         """Yield the collected statement, if it has any letter or digit."""
         text = "\n".join(self._lines).strip()
         self._lines, self._is_item = [], False
         if any(letter.isalnum() for letter in text):
-            yield Statement(text, tuple(name for _, name in self._headings), self._first)
+            yield MarkdownStatement(text, tuple(name for _, name in self._headings), self._first)
 
     def _add(self, line: str, number: int) -> None:
         if not self._lines:
