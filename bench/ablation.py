@@ -24,7 +24,7 @@ from recollect.core.domain import Caller, MemoryId
 from recollect.db.migrate import migrate
 from recollect.embedded import attach
 from recollect.engine import Engine
-from recollect.keywords.queries import keyword_neighbours
+from recollect.keywords.queries import keyword_search
 from recollect.memories.save import Save, save
 from recollect.search import evidence, hybrid
 from recollect.search.query_dates.dates import NO_DATES, QueryDates
@@ -57,15 +57,15 @@ def _return_order(order: Any, *_: Any) -> Any:
 
 
 # To remove a step, its function or constant is replaced with one of these.
-_STEPS: Mapping[str, Sequence[tuple[Any, str, Any]]] = {
+STEPS: Mapping[str, Sequence[tuple[Any, str, Any]]] = {
     "all steps": (),
-    "without neighbours": ((keyword_neighbours, "_SHARES", (0.0, 0.0, 0.0)),),
+    "without neighbours": ((keyword_search, "_NEIGHBOUR_SHARES", (0.0, 0.0, 0.0)),),
     "without the thread": ((evidence, "_best_of_thread", _return_value),),
     "without the speaker": ((evidence, "is_named", _never), (hybrid, "is_named", _never)),
     "without dates": ((hybrid, "dates_in", _no_dates),),
     "without recency": ((hybrid, "_NEWEST", 0),),
     "without newer first": ((hybrid, "newer_first", _return_order),),
-    "without the gate": ((getattr(hybrid, "_HybridSearch"), "_is_promising", _always),),  # noqa: B009
+    "without the gate": ((getattr(hybrid, "_Quest"), "_is_promising", _always),),  # noqa: B009
 }
 
 
@@ -101,7 +101,7 @@ async def _run(data: Path, sets: Sequence[str]) -> None:
 async def _ablate(engine: Engine, data: DataSet) -> None:
     scopes = {name: await _store(engine, data, name) for name in data.scopes}
     print(f"### {data.name}\n\n| | level | recall@5 | recall@10 | NDCG@10 |\n|---|---|--:|--:|--:|")
-    for step, patches in _STEPS.items():
+    for step, patches in STEPS.items():
         with ExitStack() as stack:
             for target, name, instead in patches:
                 stack.enter_context(_replaced(target, name, instead))
