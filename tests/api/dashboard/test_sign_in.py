@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import threading
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from hashlib import sha256
@@ -31,6 +32,7 @@ from tests.support.dashboard import (
     new_user,
 )
 from tests.support.instance import connect, in_new_workspace, key_for, make_server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -98,10 +100,14 @@ async def test_S10_only_the_digest_of_the_token_is_stored(
 
     async with engine.pool.everywhere() as db:
         found = await sign_ins.find(db, digest)
+        rows = await (await db.execute("SELECT sign_in::text FROM sign_in")).fetchall()
         await sign_ins.end(db, digest)
     after = await client.get("/chat/api/me")
 
     assert found is not None
+    stored = "".join(row for (row,) in rows)
+    assert digest.hex() in stored
+    assert token not in stored
     assert is_login_page(after)
 
 
@@ -361,6 +367,30 @@ async def test_S02_at_most_two_passwords_are_hashed_at_once(
     await asyncio.gather(*(process.sign_in(login, PASSWORD, address=None) for _ in range(5)))
 
     assert max_running == 2
+
+
+async def test_S02_a_sign_in_that_waits_too_long_is_refused(
+    client: httpx2.AsyncClient, login: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashing: list[str] = []
+    go_on = threading.Event()
+
+    def slow(stored_hash: str, _: str) -> bool:
+        hashing.append(stored_hash)
+        return not go_on.wait(30)
+
+    monkeypatch.setattr(signin, "_verify", slow)
+    monkeypatch.setattr(signin, "_HASH_WAIT_SECONDS", 0.01)
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(log_in(client, f"{login} {number}")) for number in range(2)]
+        await until(lambda: len(hashing) == 2)
+
+        refused = await log_in(client, login)
+        go_on.set()
+
+    assert error_of(refused) == (429, "rate_limited")
+    assert "retry-after" in refused.headers
+    assert [each.result().status_code for each in running] == [401, 401]
 
 
 async def test_S02_many_sign_ins_do_not_block_other_requests(

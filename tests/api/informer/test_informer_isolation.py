@@ -9,7 +9,7 @@ import pytest
 from recollect.core.domain import Caller, Right
 from recollect.engine import Engine
 from recollect.server import Server
-from tests.support.dashboard import PASSWORD, connect_from, new_user
+from tests.support.dashboard import PASSWORD, connect_from, connect_signed_in, new_user
 from tests.support.informer import Http, Object, add_messages, create_memory, error_of, new_chat
 from tests.support.instance import connect, in_new_workspace, key_for, make_server, new_caller
 from tests.support.routes import Route, interface_named, operation, routes_of
@@ -47,6 +47,18 @@ async def test_N26_a_session_cookie_and_a_token_both_work(engine: Engine, caller
     assert same.status_code == 200
     assert signed_out.status_code == 204
     assert error_of(after) == (401, "Unauthorized")
+
+
+async def test_S15_a_valid_cookie_does_not_excuse_a_bad_token(
+    engine: Engine, server: Server, caller: Caller
+) -> None:
+    async with await connect_signed_in(server, engine, caller) as http:
+        with_cookie = await http.get("/api/chats")
+        for bad in ("Bearer rk_00000000_wrong", "Bearer ", "Basic YTpi", ""):
+            answer = await http.get("/api/chats", headers={"Authorization": bad})
+            assert error_of(answer) == (401, "Unauthorized"), bad
+
+    assert with_cookie.status_code == 200
 
 
 # Other workspaces.
