@@ -446,30 +446,6 @@ async def test_N04_every_response_shows_the_remaining_requests(
     ]
 
 
-async def test_R227_S50_requests_above_the_limit_are_refused_until_retry_after(
-    client: ApiClient, engine: Engine, clock: Clock
-) -> None:
-    server = make_server(engine, rate_per_minute=60, rate_burst=2)
-    async with connect(server, **{"X-API-Key": client.key}) as http:
-        allowed = [(await http.get("/v1/memory")).status_code for _ in range(2)]
-        refused = await http.get("/v1/memory")
-        clock.advance(timedelta(seconds=int(refused.headers["retry-after"])))
-        later = [(await http.get("/v1/memory")).status_code for _ in range(2)]
-
-    assert allowed == [200, 200]
-    assert refused.status_code == 429
-    assert refused.json() == {
-        "error": {
-            "code": "rate_limit_exceeded",
-            "message": "Too many requests. Try again later.",
-            "type": "rate_limit_error",
-            "param": None,
-            "retry_after": 1,
-        }
-    }
-    assert later == [200, 429]
-
-
 async def test_S50_each_kind_of_request_has_its_own_limit(
     client: ApiClient, engine: Engine, clock: Clock
 ) -> None:
@@ -535,14 +511,68 @@ async def test_S50_every_route_has_the_right_kind(server: Server) -> None:
     assert request_kind("POST", "/lisbon/v1/chat/completions") is RequestKind.TURN
 
 
-async def test_R227_a_refused_request_does_nothing(client: ApiClient, engine: Engine) -> None:
-    server = make_server(engine, rate_per_minute=1, rate_burst=1)
-    async with connect(server, **{"X-API-Key": client.key}) as http:
-        await http.get("/v1/memory")
-        refused = await http.post("/v1/sessions", json={"agent_id": "a"})
+MEMORY_REQUESTS: list[tuple[str, str, dict[str, Any] | None, int]] = [
+    ("POST", "/v1/memory", {"content": "Ada drinks tea", "session_id": "{session}"}, 201),
+    ("POST", "/v1/memory/search", {"query": "Ada lives in Oslo"}, 200),
+    ("GET", "/v1/memory/{memory}", None, 200),
+    ("PATCH", "/v1/memory/{memory}", {"content": "Ada lives in Bergen"}, 200),
+    ("DELETE", "/v1/memory/{memory}", None, 204),
+    ("GET", "/v1/memory", None, 200),
+]
 
-    assert refused.status_code == 429
-    assert (await client.http.get("/v1/sessions")).json()["data"] == []
+
+@pytest.mark.parametrize(("method", "path", "body", "status"), MEMORY_REQUESTS)
+async def test_R227_S50_a_memory_route_is_refused_above_the_limit_and_serves_after_the_window(
+    client: ApiClient,
+    engine: Engine,
+    clock: Clock,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None,
+    status: int,
+) -> None:
+    session = await open_session(client.http)
+    memory = await create_memory(client.http, "Ada lives in Oslo", session)
+    path = path.format(memory=memory["id"])
+    if body and "session_id" in body:
+        body = body | {"session_id": session["id"]}
+    server = make_server(engine, rate_per_minute=3, rate_burst=3)
+    async with connect(server, **{"X-API-Key": client.key}) as http:
+        allowed = [(await http.get("/v1/sessions")).status_code for _ in range(3)]
+
+        refused = await http.request(method, path, json=body)
+        after_refusal = (await client.http.get("/v1/memory")).json()["data"]
+        clock.advance(timedelta(seconds=19))
+        too_early = await http.request(method, path, json=body)
+        clock.advance(timedelta(seconds=1))
+        served = await http.request(method, path, json=body)
+
+    assert allowed == [200] * 3
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "20")
+    assert refused.json() == {
+        "error": {
+            "code": "rate_limit_exceeded",
+            "message": "Too many requests. Try again later.",
+            "type": "rate_limit_error",
+            "param": None,
+            "retry_after": 20,
+        }
+    }
+    assert after_refusal == [memory]  # the refused request did nothing
+    assert (too_early.status_code, served.status_code) == (429, status)
+
+
+async def test_R227_of_simultaneous_requests_only_the_allowed_number_is_served(
+    client: ApiClient, engine: Engine
+) -> None:
+    session = await open_session(client.http)
+    server = make_server(engine, rate_per_minute=60, rate_burst=5)
+    body = {"content": "Ada drinks tea", "session_id": session["id"]}
+    async with connect(server, **{"X-API-Key": client.key}) as http:
+        responses = await asyncio.gather(*(http.post("/v1/memory", json=body) for _ in range(12)))
+
+    assert sorted(each.status_code for each in responses) == [201] * 5 + [429] * 7
+    assert len((await client.http.get("/v1/memory")).json()["data"]) == 5
 
 
 async def test_R227_each_key_has_its_own_allowance(client: ApiClient, engine: Engine) -> None:

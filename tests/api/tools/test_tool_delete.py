@@ -1,6 +1,5 @@
-"""`memory_delete` and decay, the same over every transport."""
+"""`memory_delete`, the same over every transport."""
 
-from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -8,21 +7,16 @@ import pytest
 from recollect.api.tools.tool import to_json
 from recollect.api.tools.tools import TOOLS
 from recollect.core.domain import Caller, Right
-from recollect.embeddings.generations import no_heartbeat
 from recollect.engine import Engine
-from recollect.memories.decay_job import run_decay
 from recollect.server import Server
-from tests.support.clock import Clock
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.instance import connect, key_for, new_caller
 from tests.support.tools import (
-    TYPES,
     Surface,
     ToolRefused,
     fetch_rows,
     links_of,
     memory_row,
-    recall,
     recall_texts,
     save_memory,
 )
@@ -196,61 +190,3 @@ async def test_a_caller_without_the_read_right_sees_no_text(engine: Engine, call
     result = await TOOLS["memory_delete"].call(engine, without_read, arguments)
 
     assert to_json(result)["message"] == "Forgotten."
-
-
-async def run_400_days(
-    tools: Surface, engine: Engine, caller: Caller, clock: Clock, *, recalled: str | None = None
-) -> None:
-    """Advance 400 days with decay every 20; recall the tag daily in the last 20 days."""
-    for day in range(1, 401):
-        clock.advance(timedelta(days=1))
-        if recalled and day > 380:
-            await recall(tools, mode="recent", tags=[recalled])
-        if day % 20 == 0:
-            await run_decay(engine, caller.workspace_id, no_heartbeat)
-
-
-async def test_R246_R247_identity_memories_never_decay_and_stay_recallable(
-    tools: Surface, engine: Engine, caller: Caller, clock: Clock
-) -> None:
-    saved = {
-        kind: await save_memory(tools, f"Remember the {kind}", memory_type=kind, importance=0.6)
-        for kind in TYPES
-    }
-
-    await run_400_days(tools, engine, caller, clock)
-
-    decayed = {kind: (await memory_row(engine, each))["importance"] for kind, each in saved.items()}
-    assert decayed["identity"] == 0.6
-    assert all(value < 0.6 for kind, value in decayed.items() if kind != "identity")
-    assert await recall_texts(tools, mode="typed", memory_type="identity") == [
-        "Remember the identity"
-    ]
-    assert "Remember the identity" in await recall_texts(tools, "remember the identity")
-
-
-async def test_R264_a_memory_that_is_recalled_often_gains_importance(
-    tools: Surface, engine: Engine, caller: Caller, clock: Clock
-) -> None:
-    used = await save_memory(tools, "The gate code is 4711", tags=["used"])
-    idle = await save_memory(tools, "The attic key is blue", tags=["idle"])
-
-    await run_400_days(tools, engine, caller, clock, recalled="used")
-
-    assert (
-        (await memory_row(engine, used))["importance"]
-        > 0.5
-        > (await memory_row(engine, idle))["importance"]
-    )
-
-
-async def test_R275_maintenance_does_not_change_forgotten_memories(
-    tools: Surface, engine: Engine, caller: Caller, clock: Clock
-) -> None:
-    saved = await save_memory(tools, "The gate code is 4711", importance=0.05)
-    await tools.call("memory_delete", memory_id=saved)
-    before = await memory_row(engine, saved)
-
-    await run_400_days(tools, engine, caller, clock)
-
-    assert await memory_row(engine, saved) == before

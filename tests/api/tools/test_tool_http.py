@@ -2,13 +2,13 @@
 
 import pytest
 
-from recollect.api.tools.tools import TOOLS, TOOLS_BY_PROCESS, tools_for
+from recollect.api.tools.tools import TOOLS
 from recollect.core.domain import Caller, Right
 from recollect.engine import Engine
 from recollect.server import Server
 from tests.support.embedder import StubEmbedder
 from tests.support.instance import ApiClient, connect, key_for, make_server
-from tests.support.tools import Object
+from tests.support.tools import Object, mcp_client
 
 pytestmark = pytest.mark.anyio
 
@@ -19,14 +19,37 @@ def problem(kind: str, message: str) -> Object:
     return {"error": {"message": message, "type": kind}}
 
 
-async def test_R228_the_tools_are_for_branches_cortex_and_compaction(client: ApiClient) -> None:
-    offered: dict[str, list[str]] = {}
-    for process in TOOLS_BY_PROCESS:
-        response = await client.http.get("/v1/tools", params={"process": process})
-        offered[process] = [each["name"] for each in response.json()["mcp"]]
+@pytest.mark.parametrize("process", ["branch", "cortex", "compaction"])
+async def test_R228_a_branch_cortex_or_compaction_worker_gets_working_tools(
+    client: ApiClient, process: str
+) -> None:
+    offered = (await client.http.get("/v1/tools", params={"process": process})).json()
+    save, recall, delete = (each["function"]["name"] for each in offered["openai"])
 
-    assert offered == {"branch": NAMES, "cortex": NAMES, "compaction": NAMES, "channel": []}
-    assert [tool.name for tool in tools_for(None)] == NAMES
+    saved = await client.http.post(f"/v1/tools/{save}", json={"content": "Ada lives in Oslo"})
+    memory_id = saved.json()["memory_id"]
+    recalled = await client.http.post(f"/v1/tools/{recall}", json={"query": "Ada lives in Oslo"})
+    deleted = await client.http.post(f"/v1/tools/{delete}", json={"memory_id": memory_id})
+    after = await client.http.post(f"/v1/tools/{recall}", json={"query": "Ada lives in Oslo"})
+
+    assert [each["name"] for each in offered["mcp"]] == [save, recall, delete] == NAMES
+    assert [each["id"] for each in recalled.json()["memories"]] == [memory_id]
+    assert deleted.json()["forgotten"] is True
+    assert after.json()["memories"] == []
+
+
+async def test_R228_a_channel_gets_no_tools_and_an_unnamed_process_all(
+    client: ApiClient, server: Server
+) -> None:
+    channel = await client.http.get("/v1/tools", params={"process": "channel"})
+    unnamed = await client.http.get("/v1/tools")
+    async with server.running(), mcp_client(server, client.key) as mcp:
+        listed = await mcp.list_tools()
+
+    assert channel.json() == {"openai": [], "mcp": []}
+    assert [each["function"]["name"] for each in unnamed.json()["openai"]] == NAMES
+    assert [each["name"] for each in unnamed.json()["mcp"]] == NAMES
+    assert [each.name for each in listed.tools] == NAMES
 
 
 async def test_the_list_has_the_openai_and_the_mcp_format(client: ApiClient) -> None:

@@ -379,53 +379,38 @@ async def test_R268_the_score_is_the_sum_of_one_over_sixty_plus_rank(
     tools: Surface, embedder: StubEmbedder
 ) -> None:
     embedder.table = {
-        "meaning alone": at_cosine(0.6),
         "zx81q": at_cosine(1.0),
+        "zx81q is the part": at_cosine(0.95, axis=1),
+        "the long shelf of the zx81q in the back room": at_cosine(0.6, axis=2),
+        "meaning alone": at_cosine(0.5, axis=3),
+        "the receipt for both": at_cosine(0.0, axis=4),
+        "something else": at_cosine(0.0, axis=5),
     }
-    only_meant = await save_memory(tools, "meaning alone")
-    alone = await recall(tools, "zx81q")
-    embedder.table["zx81q is the part"] = at_cosine(0.95, axis=1)
-    both = await save_memory(tools, "zx81q is the part")
-    pair = {each["id"]: each["relevance_score"] for each in await recall(tools, "zx81q")}
-    embedder.table["the box it came in"] = at_cosine(0.0, axis=2)
-    await save_memory(
-        tools, "the box it came in", associations=[{"target_id": both}], importance=0.9
-    )
-    explained = await recall(tools, "zx81q", explain=True)
-
-    assert [each["relevance_score"] for each in alone] == [pytest.approx(1 / 61)]
-    assert pair == {
-        both: pytest.approx(1 / 61 + 1 / 61),
-        only_meant: pytest.approx(1 / 62),
-    }
-    for each in explained:
-        assert each["relevance_score"] == pytest.approx(
-            sum(1 / (60 + place["rank"]) for place in each["why"])
-        )
-
-
-async def test_R268_the_first_of_three_lists_scores_three_sixty_firsts(
-    tools: Surface, embedder: StubEmbedder
-) -> None:
-    embedder.table = {
-        "zx81q is the part": at_cosine(0.95),
-        "the shelf of zx81q": at_cosine(0.6, axis=1),
-        "zx81q": at_cosine(1.0),
-    }
-    shelf = await save_memory(tools, "the shelf of zx81q", importance=0.1)
+    meaning = await save_memory(tools, "meaning alone")
+    shelf = await save_memory(tools, "the long shelf of the zx81q in the back room", importance=0.1)
     part = await save_memory(
         tools, "zx81q is the part", importance=1.0, associations=[{"target_id": shelf}]
     )
+    receipt = await save_memory(
+        tools, "the receipt for both", importance=0.9, associations=[{"target_id": shelf}]
+    )
+    await save_memory(tools, "something else")
 
-    first = (await recall(tools, "zx81q", explain=True))[0]
+    plain = await recall(tools, "zx81q")
+    explained = await recall(tools, "zx81q", explain=True)
 
-    assert first["id"] == part
-    assert [(place["source"], place["rank"]) for place in first["why"]] == [
-        ("vector", 1),
-        ("words", 1),
-        ("links", 1),
+    assert [(each["id"], each["relevance_score"]) for each in plain] == [
+        (part, pytest.approx(1 / 61 + 1 / 61 + 1 / 61)),
+        (shelf, pytest.approx(1 / 62 + 1 / 62 + 1 / 63)),
+        (receipt, pytest.approx(1 / 62)),
+        (meaning, pytest.approx(1 / 63)),
     ]
-    assert first["relevance_score"] == pytest.approx(3 / 61)
+    assert [{why["source"]: why["rank"] for why in each["why"]} for each in explained] == [
+        {"vector": 1, "words": 1, "links": 1},
+        {"vector": 2, "words": 2, "links": 3},
+        {"links": 2},
+        {"vector": 3},
+    ]
 
 
 async def test_each_result_can_explain_why_it_was_found(
