@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from recollect.chat.builtin_tools import ToolContext
+from recollect.chat.builtin_tools.tool import ToolContext
 from recollect.chat.prompt import text_of, user_message_digests
 from recollect.chat.queries import injections
 from recollect.chat.queries.injections import BuiltinCalls, Injection

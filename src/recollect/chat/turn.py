@@ -16,7 +16,6 @@ from uuid import uuid4
 
 import structlog
 
-from recollect.chat import builtin_tools
 from recollect.chat.answers import (
     answer_text,
     finish_reason,
@@ -28,7 +27,8 @@ from recollect.chat.answers import (
     tool_names,
     with_identity_of,
 )
-from recollect.chat.builtin_tools import ToolContext
+from recollect.chat.builtin_tools import tools as builtin_tools
+from recollect.chat.builtin_tools.tool import ToolContext, TurnPolicy
 from recollect.chat.injection import InjectedMemories, InjectionState, recall_for_turn
 from recollect.chat.prompt import compose_messages, text_of, user_message_digests
 from recollect.chat.queries import injections
@@ -476,12 +476,12 @@ class _Turn:
             or builtin_tools.NAMES & tool_names(body)
         ):
             return []
-        return builtin_tools.offered_tools(
-            self._caller,
+        policy = TurnPolicy(
             may_save=self._ask.mode.writes,
             may_recall=self._ask.mode.reads,
             may_create_artifacts=self._ask.makes_artifacts,
         )
+        return builtin_tools.offered_tools(self._caller, policy)
 
     def _encode(self, body: Object) -> bytes:
         if body is self._ask.body and self._ask.raw:
