@@ -385,6 +385,8 @@ async def test_S34_no_reading_route_changes_anything(
             for case in private_data.reading_cases(interface, own):
                 response = await http.request(case.route.method, case.path, params=case.query)
                 asked += response.is_success
+                if case.route.method == "GET":
+                    await http.head(case.path, params=case.query)
     after = await dump(engine, caller.workspace_id)
 
     # An export adds an audit event.

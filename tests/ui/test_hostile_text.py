@@ -76,5 +76,14 @@ def test_S90_the_browser_rejects_markup_and_inline_code(person: Person) -> None:
     person.page_errors.clear()
 
 
+def test_S90_the_api_documentation_needs_nothing_from_elsewhere(person: Person) -> None:
+    page = person.open("/docs")
+
+    expect(page.get_by_role("heading").first).to_be_visible()
+    page.wait_for_load_state("networkidle")
+
+    # The fixture checks that the page requested nothing from other hosts and violated no policy.
+
+
 def _upload(http: httpx2.Client, path: str, name: str) -> None:
     assert http.post(path, files={"file": (name, b"plain text")}).is_success

@@ -1,13 +1,17 @@
 """`memory_delete`, the same over every transport."""
 
-from uuid import uuid4
+import json
+from contextlib import suppress
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
 from recollect.api.tools.tool import to_json
 from recollect.api.tools.tools import TOOLS
-from recollect.core.domain import Caller, Right
+from recollect.core.domain import Caller, MemoryId, Ref, Right
 from recollect.engine import Engine
+from recollect.memories.forget import restore
 from recollect.server import Server
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.instance import connect, key_for, new_caller
@@ -152,6 +156,35 @@ async def test_R274_deleting_an_unknown_foreign_or_forgotten_memory_returns_fals
         }
     ] * len(results)
     assert (await memory_row(engine, foreign))["deleted_at"] is None
+
+
+@pytest.mark.parametrize(
+    "several",
+    ["*", "%", "all", "{one},{two}", ["{one}", "{two}"], {"ids": ["{one}"]}, True],
+    ids=str,
+)
+async def test_S75_a_delete_takes_one_memory_only(
+    tools: Surface, engine: Engine, several: Any
+) -> None:
+    one, two = [await save_memory(tools, text) for text in ("Ada drinks tea", "Grace sails")]
+    asked = json.loads(json.dumps(several).replace("{one}", one).replace("{two}", two))
+
+    with suppress(ToolRefused):
+        assert not (await tools.call("memory_delete", memory_id=asked))["forgotten"]
+
+    assert [(await memory_row(engine, each))["deleted_at"] for each in (one, two)] == [None, None]
+
+
+async def test_S75_a_delete_by_a_model_can_be_undone(
+    tools: Surface, engine: Engine, caller: Caller
+) -> None:
+    saved = await save_memory(tools, "Ada drinks tea")
+    await tools.call("memory_delete", memory_id=saved)
+    assert await recall_texts(tools, "Ada drinks tea") == []
+
+    await restore(engine, caller, Ref(id=MemoryId(UUID(saved))))
+
+    assert await recall_texts(tools, "Ada drinks tea") == ["Ada drinks tea"]
 
 
 async def test_every_form_of_an_id_is_accepted(tools: Surface, engine: Engine) -> None:
