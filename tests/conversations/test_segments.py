@@ -211,34 +211,6 @@ async def test_R133_a_closing_exchange_makes_a_memory(
     assert shape(await made(engine, caller, chat)) == [(SegmentReason.COMPLETED, texts)]
 
 
-async def test_R136_silence_makes_a_memory_with_nothing_said_after_it(
-    engine: Engine, caller: Caller, chat: Thread, clock: Clock
-) -> None:
-    texts = statements(3)
-    await add_messages(engine, caller, chat, *texts)
-    await work(engine, caller)
-    clock.advance(timedelta(minutes=31))
-
-    await work(engine, caller)
-
-    assert shape(await made(engine, caller, chat)) == [(SegmentReason.TIME, texts)]
-
-
-async def test_R136_the_job_that_ends_a_silence_is_queued_for_its_time(
-    engine: Engine, caller: Caller, chat: Thread, clock: Clock
-) -> None:
-    await add_messages(engine, caller, chat, *statements(3))
-
-    await work(engine, caller)
-
-    [[due]] = await fetch_rows(
-        engine,
-        "SELECT run_after FROM job WHERE workspace_id = %s AND dedupe_key = 'later'",
-        caller.workspace_id,
-    )
-    assert timedelta(minutes=30) <= due - clock.at <= timedelta(minutes=31)
-
-
 async def test_history_brought_in_one_by_one_is_cut_as_all_at_once(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:

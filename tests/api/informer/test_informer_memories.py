@@ -1,6 +1,7 @@
 """The six memory routes of the Informer contract."""
 
 import base64
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,9 +13,12 @@ from recollect.embeddings.generations import embed_query
 from recollect.embeddings.queries import vectors
 from recollect.engine import Engine
 from recollect.memories.save import Save, save
+from recollect.models.chat_model import ChatRoute
+from recollect.models.chat_registry import ChatModels
 from recollect.models.embedder_registry import Embedders
 from recollect.server import Server
 from tests.support.clock import Clock
+from tests.support.conversations import ScriptedChat
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.informer import (
     Http,
@@ -262,14 +266,31 @@ async def test_R148_a_given_summary_is_embedded_instead_of_the_messages(
     assert "We need an export" not in embedder.seen_texts
 
 
-async def test_R149_a_new_memory_is_found_immediately(http: Http) -> None:
+@pytest.mark.parametrize("summary", ["Export talk", None], ids=["given", "generated"])
+async def test_R149_a_new_memory_is_found_by_meaning_immediately(
+    http: Http, embedder: StubEmbedder, summary: str | None
+) -> None:
+    """Without a worker, and although a search just found nothing."""
+    text = "The report is due on Monday."
+    embedder.table = {
+        "when is it ready": at_cosine(1.0),
+        summary or f"User says: {text}": at_cosine(0.87),
+        "Lunch": at_cosine(0.5, axis=1),
+    }
     chat = await new_chat(http)
-    created = await create_memory(
-        http, chat, await add_messages(http, chat, "hello"), summary="Export talk"
-    )
+    ids = await add_messages(http, chat, text)
+    before = await search_memories(http, chat, "when is it ready")
+    lunch = await create_memory(http, chat, ids, summary="Lunch")
+    between = await search_memories(http, chat, "when is it ready")
 
-    assert [each["memory"]["id"] for each in await search_memories(http, chat, "Export talk")] == [
-        created["id"]
+    created = await create_memory(http, chat, ids, **({"summary": summary} if summary else {}))
+
+    found = await search_memories(http, chat, "when is it ready")
+    assert before == []
+    assert [each["memory"]["id"] for each in between] == [lunch["id"]]
+    assert [(each["memory"]["id"], each["score"]) for each in found] == [
+        (created["id"], pytest.approx(0.87, abs=0.005)),
+        (lunch["id"], pytest.approx(0.5, abs=0.005)),
     ]
 
 
@@ -319,6 +340,52 @@ async def test_R155_the_only_action_is_regenerate(http: Http, body: Object) -> N
     answer = await http.put(f"/api/memories/{created['id']}", json=body)
 
     assert error_of(answer) == (400, "Bad Request")
+
+
+async def test_R156_regenerating_replaces_the_summary_and_the_embedding_only(
+    engine: Engine, caller: Caller, clock: Clock, embedder: StubEmbedder
+) -> None:
+    first, second = "They plan the export.", "The Lisbon export is due on Monday."
+    embedder.table = {
+        first: at_cosine(0.2),
+        second: at_cosine(0.9, axis=1),
+        "planning": at_cosine(0.2),
+        "due": at_cosine(0.9, axis=1),
+    }
+    model = ScriptedChat(json.dumps({"summary": first}))
+    chats = ChatModels(ChatRoute(model, "m1"))
+    key = await key_for(engine, caller.workspace_id)
+    server = make_server(replace(engine, chat_models=chats))
+    async with connect(server, Authorization=f"Bearer {key}") as http:
+        chat = await new_chat(http)
+        ids = await add_messages(http, chat, "When is the Lisbon export due?", "On Monday.")
+        created = await create_memory(http, chat, ids, reason="topic_change")
+        path = f"/api/memories/{created['id']}"
+        before = (await http.get(path)).json()
+        found_before = await search_memories(http, chat, "planning")
+        clock.advance(timedelta(minutes=5))
+        model.text = json.dumps({"summary": second})
+
+        after = (await http.put(path, json={"action": "regenerate"})).json()
+
+        assert (before["summary"], before["embedding"]) == (
+            first,
+            pytest.approx(at_cosine(0.2), abs=0.001),
+        )
+        assert after == before | {
+            "summary": second,
+            "embedding": pytest.approx(at_cosine(0.9, axis=1), abs=0.001),
+            "updatedAt": after["updatedAt"],
+        }
+        assert after["updatedAt"] > before["updatedAt"]
+        assert (await http.get(path)).json() == after
+        assert len(model.requests) == 2
+        searched = {
+            query: await search_memories(http, chat, query) for query in ("planning", "due")
+        }
+    assert [each["score"] for each in found_before] == [pytest.approx(1.0, abs=0.005)]
+    assert [each["score"] for each in searched["due"]] == [pytest.approx(1.0, abs=0.005)]
+    assert [each["score"] for each in searched["planning"]] == [pytest.approx(0.18, abs=0.005)]
 
 
 async def test_R156_R157_R159_regenerating_uses_the_edited_messages(
