@@ -172,6 +172,13 @@ async def test_R290_only_the_owner_sees_rows_of_other_interfaces(users: TwoUsers
     assert await only(users.owners) == mine
 
 
+async def test_R290_a_global_memory_is_used_in_turns_of_its_user_only(users: TwoUsers) -> None:
+    await save_memory(users.owners, TEXT, scope="global")
+
+    assert "Oslo" in await chat(users.owners, QUESTION)
+    assert "Oslo" not in await chat(users.others, QUESTION)
+
+
 async def test_R290_only_the_owner_sees_them_with_workspaces_on(users: TwoUsers) -> None:
     await by_router(users)
     await enable_workspaces(users.engine, users.owner, is_on=True)

@@ -1,5 +1,6 @@
 """Visibility of key/value memories across users, projects, agents, workspaces and orgs."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -40,21 +41,39 @@ async def is_visible(http: httpx2.AsyncClient, memory: dict[str, Any], **names: 
     return is_found
 
 
-async def test_R290_only_its_user_sees_a_global_memory_in_every_project(
+async def test_R290_its_user_sees_a_global_memory_anywhere_in_the_org_and_others_nowhere(
     engine: Engine, server: Server, caller: Caller
 ) -> None:
     other = await add_colleague(engine, caller)
-    project = await new_project(engine, caller, other)
+    elsewhere = await in_new_workspace(engine, caller)
+    project, another = [await new_project(engine, caller, other) for _ in range(2)]
+    agent = await new_agent(engine, caller)
     async with (
         client_of(engine, server, caller) as ours,
+        client_of(engine, server, elsewhere) as ours_elsewhere,
         client_of(engine, server, other) as theirs,
+        client_of(engine, server, replace(other, workspace_id=elsewhere.workspace_id)) as far,
     ):
-        memory = await save_memory(ours, "a private thing")
+        memory = await save_memory(ours, "a private thing", scope="global", projectId=project)
+        seen: dict[str, bool] = {}
+        hidden: dict[str, bool] = {}
+        for http, found in ((ours, seen), (theirs, hidden)):
+            places = {
+                "nothing": {},
+                "its project": {"projectId": project},
+                "another project": {"projectId": another},
+                "an agent": {"agentId": agent},
+                "a session": {"sessionId": await create_session(http)},
+                "a project's session": {"sessionId": await create_session(http, projectId=another)},
+                "an agent's session": {"sessionId": await create_session(http, agentId=agent)},
+            }
+            found |= {place: await is_visible(http, memory, **n) for place, n in places.items()}
+        seen["another workspace"] = await is_visible(ours_elsewhere, memory)
+        hidden["another workspace"] = await is_visible(far, memory)
 
-        assert await is_visible(ours, memory)
-        assert await is_visible(ours, memory, projectId=project)
-        assert not await is_visible(theirs, memory)
-        assert not await is_visible(theirs, memory, projectId=project)
+        assert memory["scope"] == "global"
+        assert seen == dict.fromkeys(seen, True)
+        assert hidden == dict.fromkeys(seen, False)
 
 
 async def test_R291_members_and_sessions_of_a_project_see_its_memories(
