@@ -14,6 +14,7 @@ import structlog
 from recollect.core.domain import SegmentRules
 from recollect.core.errors import Unavailable
 from recollect.core.settings import Settings
+from recollect.db import catalog
 from recollect.db.pool import Pool
 from recollect.embedded import Attached, CannotStart, attach, default_data_dir
 from recollect.engine import Engine
@@ -88,6 +89,7 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
     chats = make_chat_models(settings, {librarian.NAME: librarian.Librarian(retell=retell)})
     try:
         await pool.open()
+        await _warn_if_unprotected(pool)
         yield Engine(
             pool=pool,
             embedders=embedders,
@@ -109,6 +111,17 @@ async def open_engine(settings: Settings, database: Database) -> AsyncGenerator[
         await chats.aclose()
         await embedders.aclose()
         await pool.close()
+
+
+async def _warn_if_unprotected(pool: Pool) -> None:
+    """Log a warning if row-level security does not apply. `recollect doctor` says what to do."""
+    async with pool.everywhere() as db:
+        facts = await catalog.facts(db)
+        unprotected = await catalog.unprotected_tables(db)
+    if facts.is_superuser or facts.bypasses_row_security:
+        _log.warning("database.role_bypasses_row_security", role=facts.role)
+    if unprotected:
+        _log.warning("database.row_security_is_off", tables=unprotected)
 
 
 def segment_rules(settings: Settings) -> SegmentRules | None:

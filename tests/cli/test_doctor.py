@@ -99,6 +99,23 @@ def test_S101_disabled_row_security_fails(databases: TestDatabases) -> None:
     assert (row_security.state, row_security.says) == ("FAIL", "not forced on memory, thread")
 
 
+def test_S101_every_start_warns_if_row_security_does_not_apply(databases: TestDatabases) -> None:
+    url = databases.clone()
+    run(url, "ALTER TABLE memory DISABLE ROW LEVEL SECURITY")
+
+    as_owner = recollect("work", "--once", DATABASE_URL=url)
+    as_superuser = recollect(
+        "work", "--once", DATABASE_URL=url.replace("//recollect@", "//postgres@")
+    )
+
+    assert (as_owner.code, as_superuser.code) == (0, 0)
+    for each in (as_owner, as_superuser):
+        assert "database.row_security_is_off" in each.out + each.err
+        assert "memory" in each.out + each.err
+    assert "role_bypasses_row_security" not in as_owner.out + as_owner.err
+    assert "role_bypasses_row_security" in as_superuser.out + as_superuser.err
+
+
 def test_a_database_without_schema_needs_migrations(databases: TestDatabases) -> None:
     migrations = findings(Settings(database_url=databases.empty()))["migrations"]
 

@@ -136,6 +136,13 @@ def test_an_address_of_another_machine_is_rejected_with_a_hint(workdir: Path) ->
     assert "Set `--host` to an address of this machine" in refused.err
 
 
+def test_S101_serving_other_machines_prints_that_it_needs_https() -> None:
+    with running_server(**FASTER, RECOLLECT_HOST="0.0.0.0") as server:
+        output = server.output
+
+    assert "Other machines can reach it over plain http: put an https proxy in front" in output
+
+
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_a_worker_stops_without_errors_on_a_signal(restored: Path, by: signal.Signals) -> None:
     with attach(restored) as attached:
