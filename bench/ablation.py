@@ -63,7 +63,7 @@ STEPS: Mapping[str, Sequence[tuple[Any, str, Any]]] = {
     "without the thread": ((evidence, "_best_of_thread", _return_value),),
     "without the speaker": ((evidence, "is_named", _never), (hybrid, "is_named", _never)),
     "without dates": ((hybrid, "dates_in", _no_dates),),
-    "without recency": ((hybrid, "_NEWEST", 0),),
+    "without recency": ((hybrid, "_MAX_NEWER", 0),),
     "without newer first": ((hybrid, "newer_first", _return_order),),
     "without the gate": ((getattr(hybrid, "_Quest"), "_is_promising", _always),),  # noqa: B009
 }

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from recollect.core.domain import MemoryId, ThreadId
 from recollect.search.evidence import (
-    LEAST_COSINE,
-    SHARE,
+    CONTEXT_WEIGHT,
+    MIN_COSINE,
     Evidence,
     Traits,
     in_order,
-    is_addressed,
     is_named,
     newer_first,
     weigh_evidence,
+    words_naming_speakers,
 )
 from recollect.search.query_dates.dates import DateRange, QueryDates
 
@@ -102,7 +102,7 @@ def test_whoever_names_a_day_is_told_what_was_said_on_it_and_not_the_latest() ->
     weights = weigh_evidence([latest, then], 0.0, "tea yesterday", meant)
     first = in_order([latest, then], weights)
 
-    assert weights[memory(1)] - weights[memory(2)] == pytest.approx(SHARE / 2)
+    assert weights[memory(1)] - weights[memory(2)] == pytest.approx(CONTEXT_WEIGHT / 2)
     assert first == [then, latest]
     # Two days of a week are as near as each other: then the later word counts.
     close = dict.fromkeys(weights, 1.0)
@@ -177,7 +177,7 @@ def test_what_was_often_asked_for_does_not_stand_before_a_later_word_for_that() 
 def test_a_question_names_speakers_by_name_or_pronoun(
     question: str, speaker: str | None, *, named: bool
 ) -> None:
-    assert is_named(speaker, is_addressed(question)) is named
+    assert is_named(speaker, words_naming_speakers(question)) is named
 
 
 clues = st.lists(
@@ -213,7 +213,7 @@ def test_ordering_loses_and_repeats_nothing(
 real_clues = clues.filter(
     lambda found: (
         all(each.words == 0 or each.words > 1e-6 for each in found)
-        and any((each.cosine or 0.0) >= 2 * LEAST_COSINE for each in found)
+        and any((each.cosine or 0.0) >= 2 * MIN_COSINE for each in found)
     )
 )
 

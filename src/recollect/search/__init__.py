@@ -1,1 +1,1 @@
-"""Finding memories: by meaning, word and link, in lists and as a graph."""
+"""Search memories by meaning, words and links, and browse them in lists and as a graph."""

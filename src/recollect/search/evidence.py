@@ -1,6 +1,6 @@
-"""What speaks for each candidate of a search, and the order that follows: pure.
+"""Weigh and order the candidates of a search. Pure.
 
-How each step was chosen, and what recall is without it: `docs/recall.md`.
+`docs/recall.md` says how each step was chosen, and how recall changes without it.
 """
 
 import re
@@ -16,19 +16,19 @@ from recollect.search.query_dates.dates import NO_DATES, QueryDates
 
 T = TypeVar("T")
 
-# What the company of a candidate counts, beside its own words and meaning: the best of its thread,
-# that the question names its speaker or its day, that it is of the asker's own thread, that little
-# is newer. One round number for all.
-SHARE = 0.3
-# Of two memories about as good, the newer goes first; so far apart they are about as good.
-CLOSE = 0.15
-# A cosine that rises less than this says nothing: not above zero, where the candidate is dropped
-# unless its words speak for it, nor above the typical one, as where all memories are much alike.
-LEAST_COSINE = 0.15
+# The weight of each fact about a candidate's context: the best score in its thread, its speaker or
+# its date named in the question, the caller's own thread, its recency. One round number for all.
+CONTEXT_WEIGHT = 0.3
+# Two weights closer than this count as equal; the newer memory then goes first.
+SCORE_TOLERANCE = 0.15
+# Smaller differences between cosines mean nothing. A candidate with a lower cosine than this is
+# dropped unless its words match, and if the best cosine is less than this above the typical one,
+# all memories are about equally similar to the question.
+MIN_COSINE = 0.15
 
 
 class Traits(NamedTuple):
-    """What breaks a tie between memories of equal score."""
+    """The properties that decide between memories of equal score."""
 
     importance: float
     is_same_thread: bool
@@ -36,95 +36,105 @@ class Traits(NamedTuple):
 
     @property
     def order(self) -> tuple[float, bool, float]:
-        """The more important first, then the asker's own thread, then the newer one."""
+        """Sort key: important memories first, then those of the caller's own thread, then newer."""
         return -self.importance, not self.is_same_thread, -self.created_at.timestamp()
 
 
 class Evidence(NamedTuple):
-    """A candidate and what was found out about it."""
+    """A candidate and the facts that its rank depends on."""
 
     memory_id: MemoryId
     traits: Traits
     thread_id: ThreadId | None = None
     speaker: str | None = None
-    # To the question; None when the memory has no vector, or nothing could be asked.
+    # Similarity to the question; None if the memory or the question has no vector.
     cosine: float | None = None
-    # BM25, with what was said around it.
+    # BM25 score, including the words of neighbouring messages.
     words: float = 0.0
-    # The share of the question's words that are its own.
+    # The share of the question's words that are in the memory itself, 0 to 1.
     coverage: float = 0.0
     has_phrases: bool = True
-    # How many memories are newer; None when more than anybody counted.
+    # How many memories are newer; None if there are more than are counted.
     newer: int | None = None
-    # How important somebody said it is: what is often asked for does not stay right for that.
+    # The importance given by the client, without later boosts: frequent access does not make a
+    # memory more correct.
     stated: float = 0.0
 
     @property
     def is_said(self) -> bool:
-        """Whether it was said in a conversation, and is no note by itself."""
+        """Whether it comes from a conversation; otherwise it is a separate note."""
         return self.thread_id is not None or self.speaker is not None
 
 
 def weigh_evidence(
-    clues: Sequence[Evidence], typical: float, question: str, meant: QueryDates = NO_DATES
+    candidates: Sequence[Evidence], typical: float, question: str, dates: QueryDates = NO_DATES
 ) -> dict[MemoryId, float]:
-    """How much speaks for each candidate: words and meaning alike, then its company.
+    """Return a weight for each candidate: words and meaning in equal parts, plus its context.
 
-    `meant` are the days that the question names.
+    `dates` are the dates that the question names.
 
-    Words are a share of the best score, meaning is how far the cosine rises from the typical one
-    towards the best one; so neither depends on the scale of a model or on the size of a text. Where
-    all are about as near, a hair's breadth is not made into everything. Without a vector the words
-    stand for both.
+    Words count as a share of the best score. Meaning counts by the position of the cosine between
+    the typical and the best one. So neither depends on the scale of a model or the length of a
+    text. If all cosines are about equal, small differences are not magnified. A candidate without
+    a vector counts by its words alone.
     """
-    most = max((clue.words for clue in clues), default=0.0)
-    nearest = max((clue.cosine for clue in clues if clue.cosine is not None), default=typical)
-    rise = max(nearest - typical, LEAST_COSINE)
-    words = [clue.words / most if most > 0 else 0.0 for clue in clues]
+    most = max((candidate.words for candidate in candidates), default=0.0)
+    nearest = max(
+        (candidate.cosine for candidate in candidates if candidate.cosine is not None),
+        default=typical,
+    )
+    rise = max(nearest - typical, MIN_COSINE)
+    words = [candidate.words / most if most > 0 else 0.0 for candidate in candidates]
     meaning = [
-        share if clue.cosine is None else (clue.cosine - typical) / rise
-        for clue, share in zip(clues, words, strict=True)
+        share if candidate.cosine is None else (candidate.cosine - typical) / rise
+        for candidate, share in zip(candidates, words, strict=True)
     ]
     own = [(one + other) / 2 for one, other in zip(words, meaning, strict=True)]
-    of_thread = zip(_best_of_thread(clues, words), _best_of_thread(clues, meaning), strict=True)
-    named = is_addressed(question)
+    of_thread = zip(
+        _best_of_thread(candidates, words), _best_of_thread(candidates, meaning), strict=True
+    )
+    named = words_naming_speakers(question)
 
-    def company(clue: Evidence) -> float:
-        found = SHARE * meant.nearness(clue.traits.created_at)
-        if is_named(clue.speaker, named):
-            found += SHARE
-        if clue.traits.is_same_thread:
-            found += SHARE
-        # Whoever names a time does not ask for the latest.
-        if clue.is_said and clue.newer is not None and not meant.days:
-            found += SHARE / sqrt(1 + clue.newer)
-        # A quoted phrase is an order: what has it comes before what has not.
-        return found + (0.0 if clue.has_phrases else -10.0)
+    def context_weight(candidate: Evidence) -> float:
+        found = CONTEXT_WEIGHT * dates.nearness(candidate.traits.created_at)
+        if is_named(candidate.speaker, named):
+            found += CONTEXT_WEIGHT
+        if candidate.traits.is_same_thread:
+            found += CONTEXT_WEIGHT
+        # A question that names a time does not ask for the latest.
+        if candidate.is_said and candidate.newer is not None and not dates.days:
+            found += CONTEXT_WEIGHT / sqrt(1 + candidate.newer)
+        # A quoted phrase is a requirement: memories with it always come first.
+        return found + (0.0 if candidate.has_phrases else -10.0)
 
     return {
-        clue.memory_id: value + SHARE * (thread_words + thread_meaning) / 2 + company(clue)
-        for clue, value, (thread_words, thread_meaning) in zip(clues, own, of_thread, strict=True)
+        candidate.memory_id: value
+        + CONTEXT_WEIGHT * (thread_words + thread_meaning) / 2
+        + context_weight(candidate)
+        for candidate, value, (thread_words, thread_meaning) in zip(
+            candidates, own, of_thread, strict=True
+        )
     }
 
 
-def _best_of_thread(clues: Sequence[Evidence], values: Sequence[float]) -> Sequence[float]:
-    """For each candidate the best value of its thread; its own where it is in none."""
+def _best_of_thread(candidates: Sequence[Evidence], values: Sequence[float]) -> Sequence[float]:
+    """Return for each candidate the best value in its thread, or its own if it has no thread."""
     best: dict[ThreadId, float] = {}
-    for clue, value in zip(clues, values, strict=True):
-        if clue.thread_id is not None:
-            best[clue.thread_id] = max(value, best.get(clue.thread_id, value))
+    for candidate, value in zip(candidates, values, strict=True):
+        if candidate.thread_id is not None:
+            best[candidate.thread_id] = max(value, best.get(candidate.thread_id, value))
     if not best:
         return values
     return [
-        value if clue.thread_id is None else best[clue.thread_id]
-        for clue, value in zip(clues, values, strict=True)
+        value if candidate.thread_id is None else best[candidate.thread_id]
+        for candidate, value in zip(candidates, values, strict=True)
     ]
 
 
 def best_first(
     found: Iterable[T], score: Callable[[T], float], tie: Callable[[T], tuple[Any, ...]]
 ) -> list[T]:
-    """By score; only those that are equal are asked for what breaks the tie."""
+    """Sort by score, highest first; compute `tie` only for items of equal score."""
     order: list[T] = []
     for _, equals in groupby(sorted(found, key=score, reverse=True), key=score):
         group = list(equals)
@@ -132,12 +142,12 @@ def best_first(
     return order
 
 
-def in_order(clues: Iterable[Evidence], weights: Mapping[MemoryId, float]) -> list[Evidence]:
-    """Best first; ties as `Traits` break them."""
+def in_order(candidates: Iterable[Evidence], weights: Mapping[MemoryId, float]) -> list[Evidence]:
+    """Return the candidates best first, in the order of `Traits` where weights are equal."""
     return best_first(
-        clues,
-        lambda clue: weights[clue.memory_id],
-        lambda clue: (*clue.traits.order, clue.memory_id),
+        candidates,
+        lambda candidate: weights[candidate.memory_id],
+        lambda candidate: (*candidate.traits.order, candidate.memory_id),
     )
 
 
@@ -145,45 +155,45 @@ def newer_first(
     order: Sequence[Evidence],
     weights: Mapping[MemoryId, float],
     are_alike: Callable[[MemoryId, MemoryId], bool],
-    meant: QueryDates = NO_DATES,
+    dates: QueryDates = NO_DATES,
 ) -> list[Evidence]:
-    """The order, but a later word on the same matter stands before the earlier one.
+    """Move a newer memory before an older one on the same subject, if it may replace it.
 
-    Only between conversations, or of notes by themselves, only about as good, only if the earlier
-    one was not said to be more important, nor is nearer to the days that are meant, and only by the
-    same speaker: what is said next in one conversation goes on, it replaces nothing.
+    Both must have the same speaker and about the same weight. They must not be from one thread:
+    the next message of a conversation continues it and replaces nothing. The older one stays first
+    if a client gave it more importance, or if it is nearer to the dates that the question names.
     """
     found: list[Evidence] = []
-    for clue in order:
+    for candidate in order:
         place = len(found)
         for at, earlier in enumerate(found):
             if (
-                _follows(clue, earlier, weights)
-                and not _is_nearer(earlier, clue, meant)
-                and are_alike(clue.memory_id, earlier.memory_id)
+                _follows(candidate, earlier, weights)
+                and not _is_nearer(earlier, candidate, dates)
+                and are_alike(candidate.memory_id, earlier.memory_id)
             ):
                 place = at
                 break
-        found.insert(place, clue)
+        found.insert(place, candidate)
     return found
 
 
-def _follows(clue: Evidence, earlier: Evidence, weights: Mapping[MemoryId, float]) -> bool:
+def _follows(candidate: Evidence, earlier: Evidence, weights: Mapping[MemoryId, float]) -> bool:
     return (
-        (clue.thread_id is None or clue.thread_id != earlier.thread_id)
-        and clue.speaker == earlier.speaker
-        and clue.traits.created_at > earlier.traits.created_at
+        (candidate.thread_id is None or candidate.thread_id != earlier.thread_id)
+        and candidate.speaker == earlier.speaker
+        and candidate.traits.created_at > earlier.traits.created_at
         and not earlier.traits.is_same_thread
-        and clue.stated >= earlier.stated
-        and weights[earlier.memory_id] - weights[clue.memory_id] < CLOSE
+        and candidate.stated >= earlier.stated
+        and weights[earlier.memory_id] - weights[candidate.memory_id] < SCORE_TOLERANCE
     )
 
 
-def _is_nearer(one: Evidence, other: Evidence, meant: QueryDates) -> bool:
-    return meant.nearness(one.traits.created_at) > meant.nearness(other.traits.created_at)
+def _is_nearer(one: Evidence, other: Evidence, dates: QueryDates) -> bool:
+    return dates.nearness(one.traits.created_at) > dates.nearness(other.traits.created_at)
 
 
-# Whoever asks in the first person asks about the user; who says "you" means the assistant.
+# "I" in a question refers to the user, "you" to the assistant.
 _FIRST_PERSON = frozenset(
     ("i", "me", "my", "mine", "myself", "we", "us", "our", "ours", "i'm", "i've", "i'd", "i'll")
 )
@@ -193,17 +203,16 @@ _ASSISTANTS = frozenset({"assistant", "ai", "bot"})
 _SENTENCE_END = re.compile(r"[.!?]\s+\S")
 
 
-def is_addressed(question: str) -> frozenset[str]:
-    """The words of a question that may name a speaker, with whom its pronouns mean.
+def words_naming_speakers(question: str) -> frozenset[str]:
+    """Return the words of a question that may name a speaker, and the roles its pronouns refer to.
 
-    A question of several sentences tells something of itself first, so that its pronouns name
-    nobody.
+    Pronouns are ignored in a question of several sentences: the first ones give its background.
     """
     words = frozenset(
         word.strip("?!.,;:'\"()").removesuffix("'s").casefold()
         for word in question.replace("\u2019", "'").split()
     )
-    # In "The deadline: Friday" nobody is called "the".
+    # "The deadline: Friday" names no speaker called "the".
     named = words - STOP_WORDS["english"]
     if _SENTENCE_END.search(question.strip()):
         return named
@@ -215,5 +224,5 @@ def is_addressed(question: str) -> frozenset[str]:
 
 
 def is_named(speaker: str | None, named: frozenset[str]) -> bool:
-    """Whether somebody is among those named."""
+    """Whether a word of the speaker's name is among `named`."""
     return speaker is not None and any(word.casefold() in named for word in speaker.split())

@@ -1,4 +1,4 @@
-"""Searching by meaning, word and link at once, and browsing; every result can say why."""
+"""Search by meaning, words and links at once, or browse. Each result can explain its rank."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,14 +33,14 @@ from recollect.memories.dedupe.same_statement import DUPLICATE_FLOOR, is_same_st
 from recollect.memories.queries import links, memories
 from recollect.memories.queries.memories import DateRanges, SaidMemory
 from recollect.search.evidence import (
-    LEAST_COSINE,
+    MIN_COSINE,
     Evidence,
     Traits,
     in_order,
-    is_addressed,
     is_named,
     newer_first,
     weigh_evidence,
+    words_naming_speakers,
 )
 from recollect.search.query_dates.dates import QueryDates, dates_in
 from recollect.search.ranking import (
@@ -53,33 +53,33 @@ from recollect.search.ranking import (
 )
 from recollect.search.semantic import has_vectors
 
-# How far down each list candidates are taken. On two public sets 100 and 200 found no more.
+# Candidates taken from each list. On two public datasets 100 and 200 found no more.
 _DEPTH = 60
-# Links are followed from the heads of the other two lists: further down, what is found by accident
-# would bring its friends.
+# Links are followed only from the top of the other lists: a chance match further down would add
+# its linked memories too.
 _SEEDS = 10
-_MOST_LINKS = 200
-# Beyond so many newer ones, how many there are makes no difference any more.
-_NEWEST = 256
-# What tells of the time that is asked about has all of its words, but for how sums are rounded.
-_WHOLLY = 0.999
-# Nobody looks for a longer part of a word; each is compared with every text.
-_LONGEST_PART = 100
-# So many words of a question are looked at for slips.
-_MOST_RESPELT = 3
-# How many of the first are compared with one another.
-_CURATED = 20
+_MAX_LINKS = 200
+# Newer memories are counted up to this number; more make no difference to the weight.
+_MAX_NEWER = 256
+# The coverage of a text with all words of a date: 1, less rounding errors.
+_FULL_COVERAGE = 0.999
+# Longer parts of words are not searched: each part is compared with every text.
+_MAX_FRAGMENT_CHARACTERS = 100
+# How many words of a question are checked for typing errors.
+_MAX_RESPELLED = 3
+# How many of the best candidates are compared with each other.
+_COMPARED = 20
 
-# A candidate is dropped when neither its own words reach this nor its meaning `LEAST_COSINE`.
-LEAST_COVERAGE = 0.3
-# With so many of the question's words in one memory, something was found whatever the vectors say.
-ENOUGH_COVERAGE = 0.5
-# From this likeness on two statements are about the same matter.
-SAME_MATTER = 0.5
+# A candidate is dropped if its coverage is below this and its cosine below `MIN_COSINE`.
+MIN_COVERAGE = 0.3
+# A memory with this share of the question's words is a result, whatever its cosine.
+SUFFICIENT_COVERAGE = 0.5
+# Statements with at least this likeness are about the same subject.
+SAME_SUBJECT = 0.5
 
 
 class SearchMode(StrEnum):
-    """What to look for."""
+    """The kinds of search."""
 
     HYBRID = "hybrid"
     RECENT = "recent"
@@ -88,7 +88,7 @@ class SearchMode(StrEnum):
 
 
 class SortOrder(StrEnum):
-    """How to sort where nothing was asked for."""
+    """The order of results when there is no query."""
 
     RECENT = "recent"
     IMPORTANCE = "importance"
@@ -97,45 +97,45 @@ class SortOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to find. The thread is where the question comes from: it breaks ties, hides nothing."""
+    """A search. `thread` is where the question is asked: its memories rank higher."""
 
     query: str = ""
     mode: SearchMode = SearchMode.HYBRID
-    # Of the modes without a query; None is the mode's own.
+    # For modes without a query; None means the default of the mode.
     order: SortOrder | None = None
     limit: int = 10
     wanted: Filter = field(default_factory=Filter)
     thread: Ref | None = None
     view: View = CURRENT
-    # When and where it is asked, for what it tells from there ("yesterday").
+    # The time and zone of the question, to resolve words such as "yesterday".
     asked_at: datetime | None = None
     counts_as_access: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A memory, how relevant it is, and its places in the lists that found it."""
+    """A memory, its score, and its rank in each list that found it."""
 
     memory: Memory
     score: float
     places: tuple[ListEntry, ...]
-    # It rests on a statement that was replaced or forgotten since.
+    # A statement that it depends on has been superseded or forgotten.
     is_doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResults:
-    """Findings, best first, and how many there were before the cut."""
+    """Results, best first; `total` counts them before the limit was applied."""
 
     findings: list[SearchHit]
     total: int
     is_degraded: bool = False
-    # How sure it is, 0 to 1, that any of it answers; None when nothing was asked.
+    # How likely it is, 0 to 1, that a result answers the question; None without a question.
     confidence: float | None = None
 
 
 async def search(engine: Engine, caller: Caller, ask: Search) -> SearchResults:
-    """The caller's memories that fit, best first."""
+    """Return the memories that match, best first."""
     caller.require(Right.READ)
     found = await (_hybrid if ask.mode is SearchMode.HYBRID else _browse)(engine, caller, ask)
     if ask.counts_as_access and found.findings:
@@ -144,7 +144,7 @@ async def search(engine: Engine, caller: Caller, ask: Search) -> SearchResults:
 
 
 async def _count_access(engine: Engine, caller: Caller, ids: Sequence[MemoryId]) -> None:
-    """Note that these were recalled; where that cannot be kept, they were recalled all the same."""
+    """Count one access for each memory. The search succeeds even if this fails."""
     with suppress(Unavailable):
         await memories.touch(engine.pool, caller.workspace_id, ids, engine.now())
 
@@ -165,7 +165,7 @@ async def _browse(engine: Engine, caller: Caller, ask: Search) -> SearchResults:
         )
         total = await memories.count(db, caller, ask.wanted, engine.now(), ask.view)
         doubted = await links.contradicted(db, caller, [memory.id for memory in page], engine.now())
-    # Nothing was asked, so everything found fits fully.
+    # Without a query every memory matches fully.
     return SearchResults([SearchHit(each, 1.0, (), each.id in doubted) for each in page], total)
 
 
@@ -173,35 +173,40 @@ async def _hybrid(engine: Engine, caller: Caller, ask: Search) -> SearchResults:
     if not ask.query.strip():
         raise Invalid("`query` is required in hybrid mode.", field="query")
     asked_at = _asked_at(engine, ask)
-    meant = dates_in(ask.query, asked_at)
-    if meant.is_all and (found := await _told_then(engine, caller, ask, meant, asked_at)).total:
+    dates = dates_in(ask.query, asked_at)
+    if (
+        dates.is_all
+        and (found := await _search_by_date(engine, caller, ask, dates, asked_at)).total
+    ):
         return found
-    query = query_terms(ask.query, meant.words)
-    spans = meant.spans(asked_at)
-    # No connection is held while a model thinks, but one reads the words meanwhile.
-    asked, leads = await run_both(
+    query = query_terms(ask.query, dates.words)
+    spans = dates.spans(asked_at)
+    # The words are read while the query is embedded; embedding itself holds no connection.
+    embedded, leads = await run_both(
         generations.embed_query(engine, caller.workspace_id, ask.query),
-        _first_leads(engine, caller, ask, query),
+        _leads_in_transaction(engine, caller, ask, query),
     )
     async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
-        quest = _Quest(engine, db, caller, ask, query, meant, spans, asked, leads)
-        lists = await quest.lists()
-        if not lists.traits and (meaning := await _respelt(db, caller, query, leads)):
-            leads = await _leads(engine, db, caller, ask, meaning)
-            quest = _Quest(engine, db, caller, ask, meaning, meant, spans, asked, leads)
-            lists = await quest.lists()
-        is_degraded = asked is None and await has_vectors(db, caller.workspace_id)
-        return await _found(engine, db, caller, ask, lists, is_degraded=is_degraded)
+        hybrid = _HybridSearch(engine, db, caller, ask, query, dates, spans, embedded, leads)
+        lists = await hybrid.lists()
+        if not lists.traits and (corrected := await _correct_spelling(db, caller, query, leads)):
+            leads = await _leads(engine, db, caller, ask, corrected)
+            hybrid = _HybridSearch(
+                engine, db, caller, ask, corrected, dates, spans, embedded, leads
+            )
+            lists = await hybrid.lists()
+        is_degraded = embedded is None and await has_vectors(db, caller.workspace_id)
+        return await _results(engine, db, caller, ask, lists, is_degraded=is_degraded)
 
 
 async def recall_by_date(engine: Engine, caller: Caller, ask: Search) -> list[Memory]:
-    """What was said at the time that is asked for; none where more is asked for than a time."""
+    """Return the memories of the time a question names; none if it asks for more than a time."""
     caller.require(Right.READ)
     asked_at = _asked_at(engine, ask)
-    meant = dates_in(ask.query, asked_at)
-    if not meant.is_all:
+    dates = dates_in(ask.query, asked_at)
+    if not dates.is_all:
         return []
-    found = await _told_then(engine, caller, ask, meant, asked_at)
+    found = await _search_by_date(engine, caller, ask, dates, asked_at)
     return [finding.memory for finding in found.findings]
 
 
@@ -209,37 +214,38 @@ def _asked_at(engine: Engine, ask: Search) -> datetime:
     return ask.asked_at or ask.view.as_of or engine.now()
 
 
-async def _told_then(
-    engine: Engine, caller: Caller, ask: Search, meant: QueryDates, asked_at: datetime
+async def _search_by_date(
+    engine: Engine, caller: Caller, ask: Search, dates: QueryDates, asked_at: datetime
 ) -> SearchResults:
-    """What was said when the question asks about, newest first, and what tells of that time.
+    """Return the memories created at the time in question, newest first, and those mentioning it.
 
-    For "What did we talk about yesterday?", which means nothing that a vector could be near to.
+    For questions such as "What did we talk about yesterday?": their vectors are not close to
+    those of any answer.
     """
     now = engine.now()
     async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
-        home = await _home(db, caller, ask.thread)
-        said = await memories.said_between(
-            db, caller, meant.spans(asked_at), ask.wanted, now=now, view=ask.view
+        own_thread = await _thread_id_of(db, caller, ask.thread)
+        dated = await memories.said_between(
+            db, caller, dates.spans(asked_at), ask.wanted, now=now, view=ask.view
         )
-        telling = await _telling(db, caller, ask, meant, now)
+        mentioning = await _mentioning(db, caller, ask, dates, now)
         lists = _Lists(
             {
-                RankedList.TIME: [LinkedNode(each.id, 1.0) for each in said],
-                RankedList.WORDS: [LinkedNode(each.id, each.score) for each in telling],
+                RankedList.TIME: [LinkedNode(each.id, 1.0) for each in dated],
+                RankedList.WORDS: [LinkedNode(each.id, each.score) for each in mentioning],
             },
-            {each.id: _traits(each, home) for each in (*said, *telling)},
+            {each.id: _traits(each, own_thread) for each in (*dated, *mentioning)},
             confidence=1.0,
         )
-        return await _found(engine, db, caller, ask, lists)
+        return await _results(engine, db, caller, ask, lists)
 
 
-async def _telling(
-    db: Db, caller: Caller, ask: Search, meant: QueryDates, now: datetime
+async def _mentioning(
+    db: Db, caller: Caller, ask: Search, dates: QueryDates, now: datetime
 ) -> list[KeywordMatch]:
-    """What has all words of a time that is named, best first."""
+    """Return the memories whose text contains all words of a named date, best first."""
     found: dict[MemoryId, KeywordMatch] = {}
-    for name in meant.named:
+    for name in dates.named:
         matches = await keyword_search.search(
             db,
             caller,
@@ -249,11 +255,11 @@ async def _telling(
             now=now,
             view=ask.view,
         )
-        found |= {each.id: each for each in matches if each.coverage >= _WHOLLY}
+        found |= {each.id: each for each in matches if each.coverage >= _FULL_COVERAGE}
     return sorted(found.values(), key=lambda each: each.order)
 
 
-async def _found(
+async def _results(
     engine: Engine,
     db: Db,
     caller: Caller,
@@ -262,7 +268,7 @@ async def _found(
     *,
     is_degraded: bool = False,
 ) -> SearchResults:
-    """The first of the lists as one, with the memories themselves."""
+    """Fuse the lists and return the first results with their memories."""
     best = sort_hits(fuse(lists.by_source), lists.traits)
     page = best[: ask.limit]
     ids = [each.memory_id for each in page]
@@ -275,7 +281,7 @@ async def _found(
     return SearchResults(findings, len(best), is_degraded=is_degraded, confidence=lists.confidence)
 
 
-async def _first_leads(
+async def _leads_in_transaction(
     engine: Engine, caller: Caller, ask: Search, query: QueryTerms
 ) -> KeywordLeads:
     async with engine.searching(caller, is_filtered=not ask.wanted.is_open) as db:
@@ -297,31 +303,31 @@ async def _leads(
     )
 
 
-async def _respelt(
+async def _correct_spelling(
     db: Db, caller: Caller, query: QueryTerms, leads: KeywordLeads
 ) -> QueryTerms | None:
-    """The query with what its unknown words may be a slip of the finger for; None where nothing is.
+    """Replace unknown words of the query by similar known ones; return None if there are none.
 
-    Asked only where nothing was found: a word that is right and unknown may look like another.
+    Used only if nothing was found: an unknown word may be correct and resemble another by chance.
     """
-    meant = {word: spelling_variants(word) for word in leads.scores.unknown[:_MOST_RESPELT]}
+    variants = {word: spelling_variants(word) for word in leads.scores.unknown[:_MAX_RESPELLED]}
     known = await keyword_search.in_use(
-        db, caller, [each for all_of in meant.values() for each in all_of]
+        db, caller, [each for all_of in variants.values() for each in all_of]
     )
     if not known:
         return None
-    respelt = [
-        word._replace(parts=tuple(each for each in meant.get(word, ()) if each in known))
-        if word in meant
+    corrected = [
+        word._replace(parts=tuple(each for each in variants.get(word, ()) if each in known))
+        if word in variants
         else word
         for word in query.words
     ]
-    return replace(query, words=tuple(respelt))
+    return replace(query, words=tuple(corrected))
 
 
 @dataclass(slots=True)
 class _Lists:
-    """The three lists, what breaks ties in them, and how sure it is that any of it is meant."""
+    """The ranked lists, the traits of their memories, and the confidence in an answer."""
 
     by_source: dict[RankedList, Sequence[LinkedNode]] = field(
         default_factory=dict[RankedList, Sequence[LinkedNode]]
@@ -330,16 +336,16 @@ class _Lists:
     confidence: float = 0.0
 
     def seeds(self) -> list[MemoryId]:
-        """The heads of the lists so far."""
+        """Return the memories at the top of the lists so far."""
         heads = [each.memory_id for found in self.by_source.values() for each in found[:_SEEDS]]
         return list(dict.fromkeys(heads))
 
 
-# How nearly two memories say the same, 0 to 1.
+# How similar two memories are, 0 to 1.
 _Likeness = Callable[[MemoryId, MemoryId], float]
 
 
-class _Quest:
+class _HybridSearch:
     """One hybrid search within its transaction."""
 
     def __init__(
@@ -349,9 +355,9 @@ class _Quest:
         caller: Caller,
         ask: Search,
         query: QueryTerms,
-        meant: QueryDates,
+        dates: QueryDates,
         spans: DateRanges,
-        asked: EmbeddedQuery | None,
+        embedded: EmbeddedQuery | None,
         leads: KeywordLeads,
     ) -> None:
         self._engine = engine
@@ -360,43 +366,45 @@ class _Quest:
         self._workspace_id = caller.workspace_id
         self._ask = ask
         self._query = query
-        self._meant = meant
+        self._dates = dates
         self._spans = spans
-        self._asked = asked
+        self._embedded = embedded
         self._leads = leads
-        self._home: ThreadId | None = None
+        self._own_thread: ThreadId | None = None
         self._typical = 0.0
         self._now = engine.now()
 
     async def lists(self) -> _Lists:
-        """Candidates by meaning and words, both in the order of the evidence, and by links."""
-        self._home = await _home(self._db, self._caller, self._ask.thread)
-        clues = await self._clues(await self._matches())
-        confidence = self._confidence(clues)
-        if not self._is_promising(clues):
+        """Return candidates by meaning and by words, sorted by the evidence, and by links."""
+        self._own_thread = await _thread_id_of(self._db, self._caller, self._ask.thread)
+        candidates = await self._evidence(await self._matches())
+        confidence = self._confidence(candidates)
+        if not self._is_promising(candidates):
             return _Lists(confidence=confidence)
-        kept = [clue for clue in clues if _is_plausible(clue)]
-        order = await self._curated(kept)
+        kept = [candidate for candidate in candidates if _is_plausible(candidate)]
+        order = await self._reorder(kept)
         lists = _Lists(
             {
                 RankedList.VECTOR: [
-                    LinkedNode(clue.memory_id, clue.cosine)
-                    for clue in order
-                    if clue.cosine is not None and _is_near_or_worded(clue)
+                    LinkedNode(candidate.memory_id, candidate.cosine)
+                    for candidate in order
+                    if candidate.cosine is not None and _is_in_vector_list(candidate)
                 ],
                 RankedList.WORDS: [
-                    LinkedNode(clue.memory_id, clue.words) for clue in order if clue.coverage > 0
+                    LinkedNode(candidate.memory_id, candidate.words)
+                    for candidate in order
+                    if candidate.coverage > 0
                 ],
             },
-            {clue.memory_id: clue.traits for clue in order},
+            {candidate.memory_id: candidate.traits for candidate in order},
             confidence,
         )
-        await self._follow(lists)
+        await self._add_linked(lists)
         return lists
 
     async def _matches(self) -> list[KeywordMatch]:
-        """The best by words, and those near in meaning with what their words are worth."""
-        point = self._asked.point if self._asked else None
+        """Return the best matches by words and by meaning, each with its word score."""
+        point = self._embedded.point if self._embedded else None
         found, self._typical = await keyword_neighbours.find_around(
             self._db,
             self._caller,
@@ -411,7 +419,9 @@ class _Quest:
         )
         if any(each.coverage > 0 for each in found):
             return found
-        fragments = [word for word in self._ask.query.split() if 2 < len(word) <= _LONGEST_PART]
+        fragments = [
+            word for word in self._ask.query.split() if 2 < len(word) <= _MAX_FRAGMENT_CHARACTERS
+        ]
         parts = await substrings.containing(
             self._db,
             self._caller,
@@ -425,13 +435,13 @@ class _Quest:
         held = {each.id for each in parts}
         return [*parts, *(each for each in found if each.id not in held)]
 
-    async def _clues(self, matches: Sequence[KeywordMatch]) -> list[Evidence]:
-        newer = await self._newer(matches)
+    async def _evidence(self, matches: Sequence[KeywordMatch]) -> list[Evidence]:
+        newer = await self._count_newer(matches)
         return [
-            # In their order, which is twice as fast as by name.
+            # Positional arguments: twice as fast as keywords.
             Evidence(
                 each.id,
-                _traits(each, self._home),
+                _traits(each, self._own_thread),
                 each.thread_id,
                 each.speaker,
                 each.cosine,
@@ -444,68 +454,77 @@ class _Quest:
             for each in matches
         ]
 
-    async def _newer(self, matches: Sequence[KeywordMatch]) -> dict[MemoryId, int]:
-        """How many memories are newer than each of the newest; asked only where it counts."""
+    async def _count_newer(self, matches: Sequence[KeywordMatch]) -> dict[MemoryId, int]:
+        """Return the number of newer memories for each of the newest; nothing if all are notes."""
         if all(each.thread_id is None and each.speaker is None for each in matches):
             return {}
         newest = await memories.newest(
-            self._db, self._caller, limit=_NEWEST, now=self._now, view=self._ask.view
+            self._db, self._caller, limit=_MAX_NEWER, now=self._now, view=self._ask.view
         )
         return {memory_id: place for place, memory_id in enumerate(newest)}
 
-    def _is_promising(self, clues: Sequence[Evidence]) -> bool:
-        """Whether anything found is more than what is always nearest."""
-        if self._asked is None or any(clue.coverage >= ENOUGH_COVERAGE for clue in clues):
+    def _is_promising(self, candidates: Sequence[Evidence]) -> bool:
+        """Whether any candidate is relevant; a vector search always finds some nearest ones."""
+        if self._embedded is None or any(
+            candidate.coverage >= SUFFICIENT_COVERAGE for candidate in candidates
+        ):
             return True
-        may_answer = self._asked.embedder.may_answer
-        return any(clue.cosine is not None and may_answer(clue.cosine) for clue in clues)
+        may_answer = self._embedded.embedder.may_answer
+        return any(
+            candidate.cosine is not None and may_answer(candidate.cosine)
+            for candidate in candidates
+        )
 
-    def _confidence(self, clues: Sequence[Evidence]) -> float:
-        """How sure, 0 to 1: the best candidate by meaning and, half as much, by own words."""
-        named = is_addressed(self._ask.query)
-        said = [clue for clue in clues if is_named(clue.speaker, named)] or clues
+    def _confidence(self, candidates: Sequence[Evidence]) -> float:
+        """Return the best candidate's confidence, 0 to 1: two parts meaning, one part words."""
+        named = words_naming_speakers(self._ask.query)
+        of_speaker = [
+            candidate for candidate in candidates if is_named(candidate.speaker, named)
+        ] or candidates
 
-        def sure(clue: Evidence) -> float:
-            if self._asked is None or clue.cosine is None:
-                return clue.coverage
-            return (2 * self._asked.embedder.relevance(clue.cosine) + clue.coverage) / 3
+        def confidence(candidate: Evidence) -> float:
+            if self._embedded is None or candidate.cosine is None:
+                return candidate.coverage
+            return (
+                2 * self._embedded.embedder.relevance(candidate.cosine) + candidate.coverage
+            ) / 3
 
-        return max(map(sure, said), default=0.0)
+        return max(map(confidence, of_speaker), default=0.0)
 
-    async def _curated(self, clues: Sequence[Evidence]) -> list[Evidence]:
-        """Best first; a later word before the earlier one, a repetition behind everything."""
-        weights = weigh_evidence(clues, self._typical, self._ask.query, self._meant)
-        order = in_order(clues, weights)
-        head, tail = order[:_CURATED], order[_CURATED:]
-        if self._asked is None or len(head) < 2:
+    async def _reorder(self, candidates: Sequence[Evidence]) -> list[Evidence]:
+        """Sort best first, put newer statements before older ones, and repetitions last."""
+        weights = weigh_evidence(candidates, self._typical, self._ask.query, self._dates)
+        order = in_order(candidates, weights)
+        head, tail = order[:_COMPARED], order[_COMPARED:]
+        if self._embedded is None or len(head) < 2:
             return order
-        likeness = await self._likeness([clue.memory_id for clue in head], self._asked)
+        likeness = await self._likeness([candidate.memory_id for candidate in head], self._embedded)
 
         def are_alike(one: MemoryId, other: MemoryId) -> bool:
-            return likeness(one, other) >= SAME_MATTER
+            return likeness(one, other) >= SAME_SUBJECT
 
-        head = newer_first(head, weights, are_alike, self._meant)
-        repeated = await self._repeated(head, likeness)
+        head = newer_first(head, weights, are_alike, self._dates)
+        repeated = await self._repetitions(head, likeness)
         return [
-            *(clue for clue in head if clue.memory_id not in repeated),
+            *(candidate for candidate in head if candidate.memory_id not in repeated),
             *tail,
-            *(clue for clue in head if clue.memory_id in repeated),
+            *(candidate for candidate in head if candidate.memory_id in repeated),
         ]
 
-    async def _likeness(self, ids: Sequence[MemoryId], asked: EmbeddedQuery) -> _Likeness:
+    async def _likeness(self, ids: Sequence[MemoryId], embedded: EmbeddedQuery) -> _Likeness:
         pairs = await vectors.similar_memories(
-            self._db, self._workspace_id, asked.point.generation, ids, min_cosine=0.0
+            self._db, self._workspace_id, embedded.point.generation, ids, min_cosine=0.0
         )
         cosines = {frozenset((one, other)): cosine for one, other, cosine in pairs}
 
         def likeness(one: MemoryId, other: MemoryId) -> float:
             cosine = cosines.get(frozenset((one, other)))
-            return 0.0 if cosine is None else asked.embedder.likeness(cosine)
+            return 0.0 if cosine is None else embedded.embedder.likeness(cosine)
 
         return likeness
 
-    async def _repeated(self, head: Sequence[Evidence], likeness: _Likeness) -> set[MemoryId]:
-        """Those that say again, in the same conversation or in none, what one before them says."""
+    async def _repetitions(self, head: Sequence[Evidence], likeness: _Likeness) -> set[MemoryId]:
+        """Return the memories that repeat a better one of the same thread, or of no thread."""
         pairs = [
             (first.memory_id, again.memory_id)
             for place, again in enumerate(head)
@@ -527,14 +546,14 @@ class _Quest:
             )
         }
 
-    async def _follow(self, lists: _Lists) -> None:
+    async def _add_linked(self, lists: _Lists) -> None:
         seeds = lists.seeds()
         steps = await links.follow(
             self._db,
             self._caller,
             seeds,
             self._ask.wanted,
-            limit=_MOST_LINKS,
+            limit=_MAX_LINKS,
             now=self._now,
             view=self._ask.view,
         )
@@ -550,31 +569,31 @@ class _Quest:
         )
         lists.by_source[RankedList.LINKS] = [each for each in linked if each.memory_id in known]
         for memory in known.values():
-            lists.traits.setdefault(memory.id, _traits(memory, self._home))
+            lists.traits.setdefault(memory.id, _traits(memory, self._own_thread))
 
 
-def _traits(each: KeywordMatch | Memory | SaidMemory, home: ThreadId | None) -> Traits:
-    is_home = home is not None and each.thread_id == home
-    return Traits(each.importance, is_home, each.created_at)
+def _traits(each: KeywordMatch | Memory | SaidMemory, own_thread: ThreadId | None) -> Traits:
+    is_same_thread = own_thread is not None and each.thread_id == own_thread
+    return Traits(each.importance, is_same_thread, each.created_at)
 
 
-def _is_near_or_worded(clue: Evidence) -> bool:
-    """Whether it is in the vector list: what has the words asked for ties with nobody else there.
+def _is_in_vector_list(candidate: Evidence) -> bool:
+    """Whether a candidate belongs in the vector list: by its cosine, or because its words match.
 
-    A code or a name means nothing to a model, and what it is said of is near by accident.
+    The model knows neither codes nor names, so the cosine of such a match says little.
     """
-    return clue.coverage >= ENOUGH_COVERAGE or (
-        clue.cosine is not None and clue.cosine >= LEAST_COSINE
+    return candidate.coverage >= SUFFICIENT_COVERAGE or (
+        candidate.cosine is not None and candidate.cosine >= MIN_COSINE
     )
 
 
-def _is_plausible(clue: Evidence) -> bool:
-    return clue.coverage >= LEAST_COVERAGE or (
-        clue.cosine is not None and clue.cosine >= LEAST_COSINE
+def _is_plausible(candidate: Evidence) -> bool:
+    return candidate.coverage >= MIN_COVERAGE or (
+        candidate.cosine is not None and candidate.cosine >= MIN_COSINE
     )
 
 
-async def _home(db: Db, caller: Caller, thread: Ref | None) -> ThreadId | None:
+async def _thread_id_of(db: Db, caller: Caller, thread: Ref | None) -> ThreadId | None:
     if thread is None:
         return None
     return await threads.identify(db, caller, thread)

@@ -1,6 +1,6 @@
-"""Looking around: pages of memories in an order of choice, and the graph they form.
+"""Sorted pages of memories, and the graph of their links.
 
-Nothing here counts as access. An agent named in a request narrows it to what came from its threads.
+Nothing here counts as access. A request that names an agent sees only memories of its threads.
 """
 
 from collections.abc import Collection
@@ -23,16 +23,16 @@ from recollect.engine import Engine
 from recollect.memories.queries import links, memories
 from recollect.search.hybrid import SortOrder
 
-# Stands for the whole workspace; no thread need name it.
-EVERYBODY = "default"
+# The agent name that stands for the whole workspace; it always exists.
+ALL_AGENTS = "default"
 
-# The strongest links of a hop; more would be a picture nobody can read.
-_MOST_LINKS = 500
+# Only the strongest links of each hop are followed; a larger graph would be unreadable.
+_MAX_LINKS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Browse:
-    """Which memories, in which order, which part of them."""
+    """The filter, the sort order and the page of a list of memories."""
 
     wanted: Filter = NO_FILTER
     order: SortOrder = SortOrder.RECENT
@@ -42,7 +42,7 @@ class Browse:
 
 @dataclass(frozen=True, slots=True)
 class MemoryGraph:
-    """Memories and the links among them, and how many memories there are in all."""
+    """Memories and the links among them; `total` counts the memories on all pages."""
 
     memories: list[Memory]
     associations: list[Association]
@@ -50,9 +50,9 @@ class MemoryGraph:
 
 
 async def agent_scope(engine: Engine, caller: Caller, agent: str, right: Right) -> Filter:
-    """Which memories are an agent's, for a purpose; raise `NotFound` for one nobody has named."""
+    """Return the filter for an agent's memories; raise `NotFound` if no thread has that agent."""
     caller.require(right)
-    if agent == EVERYBODY:
+    if agent == ALL_AGENTS:
         return NO_FILTER
     async with engine.reading(caller) as db:
         if not await threads.names_agent(db, caller, agent):
@@ -61,7 +61,7 @@ async def agent_scope(engine: Engine, caller: Caller, agent: str, right: Right) 
 
 
 async def require_within(engine: Engine, caller: Caller, ref: Ref, wanted: Filter) -> None:
-    """Raise `NotFound` unless the memory is there and wanted."""
+    """Raise `NotFound` unless the memory exists and matches the filter."""
     if wanted.is_open:
         return
     async with engine.reading(caller) as db:
@@ -74,7 +74,7 @@ async def require_within(engine: Engine, caller: Caller, ref: Ref, wanted: Filte
 
 
 async def browse(engine: Engine, caller: Caller, ask: Browse) -> tuple[list[Memory], int]:
-    """Live memories in order, and how many there are."""
+    """Return a page of live memories in the requested order, and their total number."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         found = await memories.browse(
@@ -91,7 +91,7 @@ async def browse(engine: Engine, caller: Caller, ask: Browse) -> tuple[list[Memo
 
 
 async def graph(engine: Engine, caller: Caller, ask: Browse) -> MemoryGraph:
-    """A page of memories and the links among them."""
+    """Return a page of memories and the links among them."""
     found, total = await browse(engine, caller, ask)
     async with engine.reading(caller) as db:
         ids = [memory.id for memory in found]
@@ -102,22 +102,22 @@ async def graph(engine: Engine, caller: Caller, ask: Browse) -> MemoryGraph:
 async def neighbours(
     engine: Engine, caller: Caller, ref: Ref, *, depth: int, wanted: Filter = NO_FILTER
 ) -> MemoryGraph:
-    """The live memories within so many links of one, nearest first; that one is not among them."""
+    """Return the live memories within `depth` links of one memory, nearest first, without it."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         start = await memories.find(db, caller, ref, engine.now())
         if start is None:
             raise NotFound("memory")
-        met: dict[MemoryId, Memory] = {}
-        edge = [start.id]
+        visited: dict[MemoryId, Memory] = {}
+        frontier = [start.id]
         for _ in range(depth):
-            found = await links.links_of(db, caller, edge, limit=_MOST_LINKS, now=engine.now())
-            ends = _new_ends(found, {start.id, *met})
+            found = await links.links_of(db, caller, frontier, limit=_MAX_LINKS, now=engine.now())
+            ends = _new_ends(found, {start.id, *visited})
             reached = await memories.find_all(db, caller, ends, engine.now(), wanted=wanted)
-            edge = [each for each in ends if each in reached]
-            met |= {each: reached[each] for each in edge}
-        associations = await links.links_among(db, caller.workspace_id, [start.id, *met])
-    return MemoryGraph(list(met.values()), associations, len(met))
+            frontier = [each for each in ends if each in reached]
+            visited |= {each: reached[each] for each in frontier}
+        associations = await links.links_among(db, caller.workspace_id, [start.id, *visited])
+    return MemoryGraph(list(visited.values()), associations, len(visited))
 
 
 def _new_ends(found: list[Association], known: Collection[MemoryId]) -> list[MemoryId]:

@@ -1,4 +1,4 @@
-"""Ranking: pure. Lists in, one order out; no clock, no socket, no database."""
+"""Combine ranked lists into one order. Pure: no clock, no socket, no database."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -13,16 +13,16 @@ RRF_K = 60  # the original paper's value, not tuned; the contract states it
 
 
 class RankedList(StrEnum):
-    """Where a memory was found."""
+    """The list in which a memory was found."""
 
     VECTOR = "vector"
     WORDS = "words"
     LINKS = "links"
-    # Said when the question asks about; only where it asks for nothing else.
+    # Memories of the time that the question names; used only if it asks for nothing else.
     TIME = "time"
 
 
-# How much a link says about what lies at its other end.
+# How relevant the other end of a link is, by relation.
 MULTIPLIERS: Mapping[str, float] = {
     Relation.UPDATES: 1.5,
     Relation.CAUSED_BY: 1.3,
@@ -39,12 +39,12 @@ class ListEntry(NamedTuple):
     source: RankedList
     rank: int
     score: float
-    # For a link: the memories and relations on the way, the starting point first.
+    # For the links list: the memories and relations on the way, beginning with the start.
     path: tuple[str, ...] = ()
 
 
 class Fused(NamedTuple):
-    """A memory with its places in the lists and their sum."""
+    """A memory with its entries in the lists and its fused score."""
 
     memory_id: MemoryId
     score: float
@@ -60,9 +60,9 @@ class LinkedNode(NamedTuple):
 
 
 def fuse(lists: Mapping[RankedList, Sequence[LinkedNode]]) -> list[Fused]:
-    """Reciprocal rank fusion: each memory's sum of 1 / (60 + rank) over the lists it is in.
+    """Fuse by reciprocal rank: each memory scores the sum of 1 / (60 + rank) over its lists.
 
-    Candidates come best first. The result is in no order yet: ties need what `ordered` knows.
+    Each list must be sorted best first. The result is not sorted; see `sort_hits`.
     """
     places: dict[MemoryId, list[ListEntry]] = {}
     for source, candidates in lists.items():
@@ -76,9 +76,9 @@ def fuse(lists: Mapping[RankedList, Sequence[LinkedNode]]) -> list[Fused]:
 
 
 def sort_hits(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list[Fused]:
-    """Best first; ties go to importance, then the asker's own thread, then the newer one.
+    """Sort best first; ties go by importance, then the caller's own thread, then age.
 
-    What has no traits is not there any more and falls out.
+    Memories without traits no longer exist and are left out.
     """
     return best_first(
         (each for each in fused if each.memory_id in traits),
@@ -92,10 +92,10 @@ def sort_hits(fused: Iterable[Fused], traits: Mapping[MemoryId, Traits]) -> list
 
 
 def follow_links(steps: Sequence[LinkStep], seeds: Sequence[MemoryId]) -> list[LinkedNode]:
-    """Memories reached from the seeds within two hops, best first, each once, by its best path.
+    """Return the memories within two hops of the seeds, best first, each once by its best path.
 
-    A node counts importance x weight x multiplier of the link that reached it; a second hop is
-    worth what is left of the first one's strength.
+    A node's score is its importance x weight and multiplier of the link. A second hop is also
+    multiplied by the weight and multiplier of the first.
     """
     strength: dict[MemoryId, float] = dict.fromkeys(seeds, 1.0)
     paths: dict[MemoryId, tuple[str, ...]] = {seed: (str(seed),) for seed in seeds}

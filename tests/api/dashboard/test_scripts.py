@@ -127,10 +127,10 @@ async def test_R077_R078_S31_python_and_node_scripts_with_a_cookie_work(
     chat = await create_chat(engine, live)
 
     first = await run(live, script, *command)
-    [memory] = (await browse_memories(engine, live.caller, BrowseMemories(5, chat=chat))).memories
+    [memory] = (await browse_memories(engine, live.caller, BrowseMemories(5, thread=chat))).memories
     with_real_id = script.replace("mem_abc123", f"mem_{memory.code}")
     second = await run(live, with_real_id, *command)
-    after = (await browse_memories(engine, live.caller, BrowseMemories(5, chat=chat))).memories
+    after = (await browse_memories(engine, live.caller, BrowseMemories(5, thread=chat))).memories
 
     assert (
         first

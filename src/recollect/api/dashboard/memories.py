@@ -22,11 +22,11 @@ from recollect.search.memory_browser import (
     browse_memories,
     count,
     facets,
-    first_at,
     memory_detail,
-    require_of_chat,
+    oldest_memory_at,
+    require_in_thread,
     search_memories,
-    shown,
+    source_codes,
 )
 
 _DEFAULT_LIMIT, _MAX_LIMIT = 20, 100
@@ -41,7 +41,7 @@ _WORKSPACE = "/chat/api/workspaces/{workspace_id}"
 async def _to_wire(
     engine: Engine, caller: Caller, memory: Memory
 ) -> memories.DashboardMemoryObject:
-    return memories.from_memory(memory, await shown(engine, caller, [memory]))
+    return memories.from_memory(memory, await source_codes(engine, caller, [memory]))
 
 
 # Memories of a workspace.
@@ -73,7 +73,7 @@ async def get_memories(
         category=parameters.category,
         source_type=parameters.source_type,
         tag=parameters.tag,
-        chat=ids.chat(parameters.chat) if parameters.chat else None,
+        thread=ids.chat(parameters.chat) if parameters.chat else None,
         after=read_cursor(parameters.cursor, caller, filters),
     )
     if parameters.q:
@@ -127,7 +127,7 @@ async def get_timeline(
     view = View(as_of=parameters.as_of)
     found = await browse_memories(engine, caller, BrowseMemories(limit, after=after, view=view))
     page = _page(found, caller, filters)
-    first = await first_at(engine, caller)
+    first = await oldest_memory_at(engine, caller)
     return memories.Timeline(
         items=[
             memories.from_timeline_memory(*pair)
@@ -205,7 +205,7 @@ async def create_of_chat(
 @router.get("/chat/api/{chat_id}/memories")
 async def get_of_chat(engine: EngineOf, caller: ChatCaller) -> memories.ChatMemories:
     """List all memories that came from a chat, newest first."""
-    found = await browse_memories(engine, caller, BrowseMemories(_ALL, chat=current_chat(caller)))
+    found = await browse_memories(engine, caller, BrowseMemories(_ALL, thread=current_chat(caller)))
     return memories.ChatMemories(
         memories=[memories.from_chat_memory(each) for each in found.memories]
     )
@@ -216,7 +216,7 @@ async def change_of_chat(
     engine: EngineOf, caller: ChatCaller, memory_id: str, body: memories.DashboardMemoryChange
 ) -> memories.DashboardMemoryObject:
     """Change the content of a chat's memory and embed it again."""
-    memory = await require_of_chat(engine, caller, ids.memory(memory_id))
+    memory = await require_in_thread(engine, caller, ids.memory(memory_id))
     changed = await edit(engine, caller, Ref(id=memory.id), EditMemory(content=body.content))
     return await _to_wire(engine, caller, changed)
 
@@ -224,7 +224,7 @@ async def change_of_chat(
 @router.delete("/chat/api/{chat_id}/memories/{memory_id}", status_code=204)
 async def delete_of_chat(engine: EngineOf, caller: ChatCaller, memory_id: str) -> None:
     """Hide a chat's memory from every list, search and prompt."""
-    memory = await require_of_chat(engine, caller, ids.memory(memory_id))
+    memory = await require_in_thread(engine, caller, ids.memory(memory_id))
     await forget(engine, caller, Ref(id=memory.id))
 
 
@@ -233,5 +233,5 @@ async def rerun_extraction(
     engine: EngineOf, caller: ChatCaller, memory_id: str
 ) -> memories.DashboardMemoryObject:
     """Write a memory's summary again from its message; its content too, if synthesised."""
-    memory = await require_of_chat(engine, caller, ids.memory(memory_id))
+    memory = await require_in_thread(engine, caller, ids.memory(memory_id))
     return await _to_wire(engine, caller, await extract_again(engine, caller, Ref(id=memory.id)))

@@ -29,7 +29,7 @@ from recollect.core.logging import frames
 from recollect.engine import Engine
 from recollect.learning.distil_job import InboxItem, learn_now
 from recollect.models.chat_errors import refusal
-from recollect.search.memory_browser import shown
+from recollect.search.memory_browser import source_codes
 
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
@@ -165,7 +165,7 @@ class _PageSink(TurnSink):
         if outcome is None:
             return
         saved = await learn_now(self._engine, self._caller, outcome)
-        sources = await shown(self._engine, self._caller, saved)
+        sources = await source_codes(self._engine, self._caller, saved)
         for memory in saved:
             self.send(
                 "x_memory.auto_saved",

@@ -13,7 +13,7 @@ from recollect.api.dashboard.wire import common, memories, workspace
 from recollect.api.fields import Parameters, clamp
 from recollect.documents.workspace_graph import workspace_graph
 from recollect.learning.distil_job import accept, list_waiting, reject
-from recollect.search.memory_browser import shown
+from recollect.search.memory_browser import source_codes
 from recollect.tenancy.workspaces import (
     archive_own_workspace,
     create_own_workspace,
@@ -115,7 +115,7 @@ async def accept_pending(
 ) -> memories.DashboardMemoryObject:
     """Accept a candidate and save it as a memory."""
     memory = await accept(engine, caller, ids.candidate(pending_id))
-    return memories.from_memory(memory, await shown(engine, caller, [memory]))
+    return memories.from_memory(memory, await source_codes(engine, caller, [memory]))
 
 
 @router.post(f"{_WORKSPACE}/pending/{{pending_id}}/reject", status_code=204)

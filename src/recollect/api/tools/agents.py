@@ -23,7 +23,7 @@ from recollect.memories.edit import edit, find_memory
 from recollect.memories.links import link, reopen, unlink
 from recollect.search.hybrid import search
 from recollect.search.memory_graph import (
-    EVERYBODY,
+    ALL_AGENTS,
     agent_scope,
     browse,
     graph,
@@ -109,7 +109,7 @@ async def create_memory(
     engine: EngineOf, caller: CallerOf, agent: Agent, body: SaveArguments
 ) -> agent_wire.AgentMemorySaved:
     """Save a memory for an agent. An unknown agent is created."""
-    name = None if agent.agent_id == EVERYBODY else agent.agent_id
+    name = None if agent.agent_id == ALL_AGENTS else agent.agent_id
     memory = await save_memory(engine, caller, body, agent=name)
     return agent_wire.AgentMemorySaved(success=True, memory=agent_wire.from_memory(memory))
 

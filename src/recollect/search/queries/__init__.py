@@ -1,1 +1,1 @@
-"""The SQL of searches and lists."""
+"""SQL for searching and browsing."""

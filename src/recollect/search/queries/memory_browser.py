@@ -1,4 +1,4 @@
-"""A workspace's memories as people look through them: where from, and what became of them."""
+"""SQL for browsing a workspace's memories, with their sources and history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from recollect.db.visibility import (
 )
 from recollect.memories.queries.memories import COLUMNS, memory_from_row
 
-# Who put a memory there, in the words of the page: a person, a model, or a kind of turn.
+# The source of a memory as the UI names it: `user`, `model`, or the kind of automatic turn.
 _SOURCE = """
     CASE WHEN m.origin = 'user' THEN 'user'
         WHEN m.origin_label LIKE 'auto\\_%%' THEN m.origin_label
@@ -39,7 +39,7 @@ _SOURCE = """
 
 @dataclass(frozen=True, slots=True)
 class BrowseFilter:
-    """Which memories; None leaves that side open."""
+    """A filter for memories; None means no restriction."""
 
     category: str | None = None
     source_type: str | None = None
@@ -75,7 +75,7 @@ async def page(
     now: datetime,
     view: View = CURRENT,
 ) -> list[Memory]:
-    """Live memories, newest first, from just behind a place on."""
+    """Return live memories, newest first, beginning after a position."""
     after_at, after_id = after or (None, None)
     values: dict[str, Any] = {
         "category": wanted.category,
@@ -92,7 +92,7 @@ async def page(
         return await cursor.fetchall()
 
 
-_FIRST = f"""
+_OLDEST = f"""
     SELECT m.created_at FROM memory m
     WHERE m.workspace_id = %(workspace_id)s AND {VISIBLE}
     ORDER BY m.created_at, m.id
@@ -100,9 +100,9 @@ _FIRST = f"""
 """
 
 
-async def oldest_moment(db: Db, caller: Caller, now: datetime) -> datetime | None:
-    """When the oldest memory was learnt, one that was replaced since included."""
-    cursor = await db.execute(_FIRST, visibility_values(caller, now, HISTORY))
+async def oldest_memory_at(db: Db, caller: Caller, now: datetime) -> datetime | None:
+    """Return the creation time of the oldest memory, including superseded ones."""
+    cursor = await db.execute(_OLDEST, visibility_values(caller, now, HISTORY))
     row = await cursor.fetchone()
     return row[0] if row else None
 
@@ -119,7 +119,7 @@ _SOURCES = """
 async def source_messages(
     db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]
 ) -> dict[MemoryId, str]:
-    """The code of the first message that each of these memories was made of."""
+    """Return the code of the first source message of each memory."""
     values = {"workspace_id": workspace_id, "ids": list(ids)}
     rows = await (await db.execute(_SOURCES, values)).fetchall()
     return {MemoryId(row[0]): row[1] for row in rows}
@@ -127,16 +127,16 @@ async def source_messages(
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """Something memories can be told apart by, and how many there are of it."""
+    """A value that memories can be filtered by, and the number of memories with it."""
 
     kind: str
     name: str
-    # For a chat: what people call it.
+    # For a thread: its name.
     title: str | None
     count: int
 
 
-# The memories are looked through once; each of the four takes its own from there.
+# The memories are read once; the four parts count from that result.
 _FACETS = f"""
     WITH live AS MATERIALIZED (
         SELECT m.category, {_SOURCE} AS source_type, m.tags, m.thread_id
@@ -160,7 +160,7 @@ _FACETS = f"""
 
 
 async def facets(db: Db, caller: Caller, now: datetime) -> list[Facet]:
-    """By what the live memories can be told apart, commonest first."""
+    """Return the categories, sources, tags and threads of live memories, most frequent first."""
     async with db.cursor(row_factory=class_row(Facet)) as cursor:
         await cursor.execute(_FACETS, visibility_values(caller, now))
         return await cursor.fetchall()
@@ -168,7 +168,7 @@ async def facets(db: Db, caller: Caller, now: datetime) -> list[Facet]:
 
 @dataclass(frozen=True, slots=True)
 class MemoryAction:
-    """Something that was done to a memory, when and by whom."""
+    """An action on a memory, its time, and the user or key that caused it."""
 
     at: datetime
     action: str
@@ -189,7 +189,7 @@ _HISTORY = """
 
 
 async def history(db: Db, caller: Caller, code: str, *, limit: int) -> list[MemoryAction]:
-    """What was done to a memory, newest first."""
+    """Return the actions on a memory, newest first."""
     values = {
         "workspace_id": caller.workspace_id,
         "user_id": caller.user_id,
@@ -211,6 +211,6 @@ _REPLACED = f"""
 
 
 async def replaced_by(db: Db, caller: Caller, memory_id: MemoryId) -> list[MemoryId]:
-    """The memories that this one took the place of, newest first."""
+    """Return the memories that this one superseded, newest first."""
     cursor = await db.execute(_REPLACED, {**scope_values(caller), "id": memory_id})
     return [MemoryId(row[0]) for row in await cursor.fetchall()]

@@ -1,1 +1,1 @@
-"""The dates a question names, in eleven languages. Pure."""
+"""Recognise the dates in a question, in eleven languages. Pure."""

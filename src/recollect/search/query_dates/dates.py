@@ -1,9 +1,8 @@
-"""Which days a question speaks of: "in May 2026", "on 12 September", "last week". Pure.
+"""Recognise the dates that a question names: "in May 2026", "on 12 September", "last week". Pure.
 
-Months by name in eight languages, dates in figures, what is told from today, and whether anything
-but the days is asked for; what other languages tell otherwise is put into English first, by
-`languages.py`. What is no date for certain is none: nobody asks about a month with "what may I
-eat?".
+Reads month names in eight languages, numeric dates and relative dates, and says whether the
+question asks for anything else. `languages.py` first translates other expressions into English.
+An ambiguous word is not a date: "what may I eat?" names no month.
 """
 
 import re
@@ -35,14 +34,14 @@ _MONTHS = (
 _MONTH_OF = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
 _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _YEAR = r"(?:19|20)\d\d"
-# A month or a year alone is a time only where a word like this stands before it: "of May" may be
-# somebody's name, and "of 2000" an amount.
-_WITHIN = (
+# A month or a year alone is a date only after one of these words: in "of May" it may be a person's
+# name, and in "of 2000" an amount.
+_PREPOSITIONS = (
     r"in|during|last|this|early|late|mid|(?:beginning|start|middle|end)\ of|im|letzten|diesen|en"
     "|nel|em|op|в"
 )
-# Or one that opens it to a side: what was said since then, or before.
-_OPENING = {
+# These words also mark a date, and extend it to all days after or before it.
+_OPEN_ENDED = {
     word: opening
     for opening, words in {
         "since": "since seit depuis desde dal sinds vanaf с",
@@ -52,9 +51,9 @@ _OPENING = {
     }.items()
     for word in words.split()
 }
-# Months that are other words, too: "this may do", "section 2 may apply".
-_WORDS_TOO = frozenset({"may", "march"})
-_CERTAIN = re.compile(r"\b(?:on|the|from|by|of|and|to|dated)\ $")
+# Months that are also other words: "this may do", "section 2 may apply".
+_AMBIGUOUS = frozenset({"may", "march"})
+_BEFORE_DATE = re.compile(r"\b(?:on|the|from|by|of|and|to|dated)\ $")
 _NUMBERS = {
     word: number
     for number, words in enumerate(
@@ -63,8 +62,8 @@ _NUMBERS = {
     for word in words.split()
 }
 _COUNT = rf"(?:a\ )?(?:{'|'.join(_NUMBERS)}|\d{{1,3}})(?:\ of)?"
-# How many days ago.
-_NEAR = {
+# The number of days ago.
+_DAYS_AGO = {
     "today": 0,
     "this morning": 0,
     "this afternoon": 0,
@@ -78,16 +77,16 @@ _UNIT = "|".join(_LENGTHS)
 
 _TIME = re.compile(
     rf"""
-    \b(?:(?P<opening>{"|".join(_OPENING)})\ (?:(?:the|dem|le|el|o|de|del|du|do)\ )?)?(?:
+    \b(?:(?P<opening>{"|".join(_OPEN_ENDED)})\ (?:(?:the|dem|le|el|o|de|del|du|do)\ )?)?(?:
         (?P<iso>{_YEAR}-\d\d?(?:-\d\d?)?)
         | (?P<figures>\d\d?[./]\d\d?[./]{_YEAR})
         | (?P<day>\d\d?)(?P<mark>st|nd|rd|th|\.|er|º)?\ (?P<of>(?:of|de|di)\ )?(?P<month>{_MONTH})
             (?:,?\ (?:(?:of|de|del)\ )?(?P<year>{_YEAR}))?
         | (?P<month2>{_MONTH})\.?\ (?P<day2>\d\d?)(?:st|nd|rd|th)?(?:,?\ (?P<year2>{_YEAR}))?
         | (?P<month3>{_MONTH}),?\ (?:(?:of|de|del)\ )?(?P<year3>{_YEAR})
-        | (?(opening)|(?:{_WITHIN})\ )(?:(?P<month4>{_MONTH})(?!,?\ \d)|(?P<year4>{_YEAR}))
+        | (?(opening)|(?:{_PREPOSITIONS})\ )(?:(?P<month4>{_MONTH})(?!,?\ \d)|(?P<year4>{_YEAR}))
         | (?:from|between)\ (?P<from>{_YEAR})\ (?:to|and|until|till)\ (?P<to>{_YEAR})
-        | (?P<near>{"|".join(map(re.escape, _NEAR))})
+        | (?P<near>{"|".join(map(re.escape, _DAYS_AGO))})
         | (?P<span>last|this|the\ past|the\ last)\ (?P<unit>{_UNIT}|weekend)
         | (?:at|on|over)\ (?P<weekend>the\ weekend)
         | (?:the\ |over\ the\ )?(?:last|past)\ (?P<past>{_COUNT})\ (?P<units>{_UNIT})s
@@ -97,62 +96,75 @@ _TIME = re.compile(
     """,
     re.VERBOSE,
 )
-# A question that has neither a year nor one of these names no day, and is spared the rest.
+# A question with neither a year nor a word of `_DATE_WORDS` names no date and is not examined
+# further.
 _WORD = re.compile(rf"{_YEAR}|[^\W\d_]+")
-_SAID = re.compile(r"[\w./-]*\w")
-_TELLING = {*_MONTH_OF, *WEEKDAYS, "ago", "last", "past", "this", "today", "weekend", "yesterday"}
+_DATE_TOKEN = re.compile(r"[\w./-]*\w")
+_DATE_WORDS = {
+    *_MONTH_OF,
+    *WEEKDAYS,
+    "ago",
+    "last",
+    "past",
+    "this",
+    "today",
+    "weekend",
+    "yesterday",
+}
 _EARLIEST, _LATEST = date(1000, 1, 1), date(9000, 1, 1)
-# A day of no year is looked for in so many years back, and in the next one.
+# A date without a year is searched in this many past years, and in the next one.
 _YEARS_BACK = 10
-# So many times are read of a question, and so many of theirs asked for: each is a search.
-_MOST_TIMES, _MOST_SPANS = 20, 60
-# So many of the times that are named are looked for in texts.
-_MOST_NAMED = 5
-# So much of a question is read for dates; whoever pastes a book asks about no day.
-_READ = 2_000
+# The most dates read from a question, and the most spans searched for them.
+_MAX_DATES, _MAX_SPANS = 20, 60
+# The most dates that are also searched as text.
+_MAX_NAMED = 5
+# Only the beginning of a question is searched for dates; a very long text is not about one date.
+_MAX_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class DateRange:
-    """From one day to another, both included; those of every year where none was named."""
+    """From one day to another, both included; in every year if `is_yearly`."""
 
     first: date
     last: date
     is_yearly: bool = False
 
     def away(self, day: date) -> float:
-        """How many days lie between; 0 for one of these."""
+        """Return the number of days from `day` to the range; 0 if it lies within."""
         if not self.is_yearly:
             return max(0, (self.first - day).days, (day - self.last).days)
-        # Every year's are within a year of the day's own.
+        # The nearest occurrence is in the same year or in a neighbouring one.
         around = (day.year - 1, day.year, day.year + 1)
         return min((each.away(day) for year in around for each in self.of(year)), default=inf)
 
     def of(self, year: int) -> Iterator["DateRange"]:
-        """Those of one year, if it has them; one's own where the year was named."""
+        """Return the range in one year, if it exists there; the range itself if it has a year."""
         if not self.is_yearly:
             yield self
             return
-        found = _dated(year, self.first.month, self.first.day if self.first == self.last else None)
+        found = _of_month(
+            year, self.first.month, self.first.day if self.first == self.last else None
+        )
         if found:
             yield found
 
 
 @dataclass(frozen=True, slots=True)
 class QueryDates:
-    """The days that a question names, where it was asked; mostly none."""
+    """The dates that a question names, in its time zone; usually none."""
 
     days: Sequence[DateRange] = ()
     zone: tzinfo = UTC
-    # Nothing but the time is asked for: "What did we talk about yesterday?".
+    # Whether the question asks for nothing but a time: "What did we talk about yesterday?".
     is_all: bool = False
-    # Then, each day, month with its year or year as a text may have it too.
+    # If `is_all`: each day, month with year, or year, as it may appear in a text.
     named: tuple[str, ...] = ()
-    # The words that say so, in lower case.
+    # The words of the question that name the dates, in lower case.
     words: frozenset[str] = frozenset()
 
     def spans(self, now: datetime) -> list[tuple[datetime, datetime]]:
-        """From when to when, the end excluded; of those of every year the latest ones."""
+        """Return start and end of each range, the end excluded; recent years of yearly ones."""
         years = range(now.year - _YEARS_BACK, now.year + 2)
         found = [
             (self._begins(each.first), self._begins(_back(each.last, -1)))
@@ -160,14 +172,14 @@ class QueryDates:
             for year in years
             for each in days.of(year)
         ]
-        return list(dict.fromkeys(found))[:_MOST_SPANS]
+        return list(dict.fromkeys(found))[:_MAX_SPANS]
 
     def _begins(self, day: date) -> datetime:
         begins = datetime.combine(min(max(day, _EARLIEST), _LATEST), time(), self.zone)
-        return begins.astimezone(UTC)  # PostgreSQL takes no offset of 16 hours and more
+        return begins.astimezone(UTC)  # PostgreSQL rejects offsets of 16 hours and more
 
     def nearness(self, at: datetime) -> float:
-        """1 on a day that is meant, less with every day away from it; 0 where none is."""
+        """Return 1 on a named date, less with each day of distance, and 0 without dates."""
         if not self.days:
             return 0.0
         day = _local(at, self.zone)
@@ -178,28 +190,30 @@ NO_DATES = QueryDates()
 
 
 def dates_in(question: str, asked_at: datetime) -> QueryDates:
-    """The days that a question names; what it tells from today, from the day it was asked."""
-    # Not by `re.IGNORECASE`, to which an old "ſ" is an "s" that no table here knows.
-    asked = question[:_READ].lower()
+    """Return the dates that a question names; relative ones count from `asked_at`."""
+    # Not `re.IGNORECASE`: it matches "ſ" as "s", which the tables here do not contain.
+    asked = question[:_MAX_CHARACTERS].lower()
     question = dates_in_english(asked)
     words = _WORD.findall(question)
-    if not any(word in _TELLING or word.isdigit() for word in words):
+    if not any(word in _DATE_WORDS or word.isdigit() for word in words):
         return NO_DATES
     zone = asked_at.tzinfo or UTC
-    # Whoever asks as of the year 1 must not fall off the calendar with "last month".
+    # With a date in the year 1, "last month" would be outside the calendar.
     today = min(max(asked_at.date(), _EARLIEST), _LATEST)
     days: list[DateRange] = []
     named: list[str] = []
     rest = question
-    saying = set(_SAID.findall(asked)) - set(_SAID.findall(question))  # told in English
-    for found in islice(_TIME.finditer(question), _MOST_TIMES):
-        if _is_doubtful(found, question):
+    date_words = set(_DATE_TOKEN.findall(asked)) - set(
+        _DATE_TOKEN.findall(question)
+    )  # replaced by English
+    for found in islice(_TIME.finditer(question), _MAX_DATES):
+        if _is_ambiguous(found, question):
             continue
         read = [each for each in _days(found, today) if each.first <= each.last]
         if read:
             rest = rest.replace(found[0], " ", 1)
-            saying.update(_SAID.findall(found[0]))
-            named.append(_written(found))
+            date_words.update(_DATE_TOKEN.findall(found[0]))
+            named.append(_text_of(found))
         days += read
     if not days:
         return NO_DATES
@@ -208,27 +222,27 @@ def dates_in(question: str, asked_at: datetime) -> QueryDates:
         days,
         zone,
         is_all=is_all,
-        named=_few(filter(None, named)) if is_all else (),
-        words=frozenset(saying),
+        named=_first_names(filter(None, named)) if is_all else (),
+        words=frozenset(date_words),
     )
 
 
-def _few(named: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(islice(named, _MOST_NAMED)))
+def _first_names(named: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(islice(named, _MAX_NAMED)))
 
 
-def _is_doubtful(found: re.Match[str], question: str) -> bool:
-    """Whether what looks like a month may as well be a verb."""
-    if found["month4"] in _WORDS_TOO:
+def _is_ambiguous(found: re.Match[str], question: str) -> bool:
+    """Whether a possible month may as well be a verb."""
+    if found["month4"] in _AMBIGUOUS:
         return found[0].startswith("this ")
-    if found["month"] not in _WORDS_TOO or found["year"] or found["mark"] or found["of"]:
+    if found["month"] not in _AMBIGUOUS or found["year"] or found["mark"] or found["of"]:
         return False
     goes_on = question[found.end() : found.end() + 2].strip().isalpha()
-    return goes_on and not (found["opening"] or _CERTAIN.search(question[: found.start()]))
+    return goes_on and not (found["opening"] or _BEFORE_DATE.search(question[: found.start()]))
 
 
-def _written(found: re.Match[str]) -> str:
-    """The time without words that texts have for other reasons: "may" alone is no month there."""
+def _text_of(found: re.Match[str]) -> str:
+    """Return the date as a text may contain it, without ambiguous words such as "may" alone."""
     if found["opening"]:
         return ""
     if day := found["day"] or found["day2"]:
@@ -241,42 +255,42 @@ def _written(found: re.Match[str]) -> str:
 def _local(at: datetime, zone: tzinfo) -> date:
     try:
         return at.astimezone(zone).date()
-    except OverflowError:  # the last day of the calendar, further east
+    except OverflowError:  # the last day of the calendar, in a zone further east
         return at.date()
 
 
 def _days(found: re.Match[str], today: date) -> Iterator[DateRange]:
-    """One reading, or two where figures leave open which is the month; none for 31 February."""
+    """Return the possible readings: two if day and month may be swapped, none for 31 February."""
     if found["iso"]:
         year, month, *day = map(int, found["iso"].split("-"))
-        readings = [_dated(year, month, *day)]
+        readings = [_of_month(year, month, *day)]
     elif found["figures"]:
         one, other, year = map(int, re.split("[./]", found["figures"]))
-        readings = [_dated(year, other, one)]
+        readings = [_of_month(year, other, one)]
         if "/" in found["figures"] and one != other:
-            readings.append(_dated(year, one, other))
+            readings.append(_of_month(year, one, other))
     elif month := found["month"] or found["month2"] or found["month3"] or found["month4"]:
         day = found["day"] or found["day2"]
         year = found["year"] or found["year2"] or found["year3"]
         readings = [
-            _dated(int(year) if year else None, _MONTH_OF[month], int(day) if day else None)
+            _of_month(int(year) if year else None, _MONTH_OF[month], int(day) if day else None)
         ]
     elif found["year4"]:
         readings = [_years(found["year4"], found["year4"])]
     elif found["from"]:
         readings = [_years(found["from"], found["to"])]
     else:
-        readings = [_told_from(found, today)]
-    opening = _OPENING.get(found["opening"])
-    return (_opened(each, opening, today) if opening else each for each in readings if each)
+        readings = [_relative_days(found, today)]
+    opening = _OPEN_ENDED.get(found["opening"])
+    return (_open_ended(each, opening, today) if opening else each for each in readings if each)
 
 
 def _years(first: str, last: str) -> DateRange:
     return DateRange(date(int(first), 1, 1), date(int(last), 12, 31))
 
 
-def _opened(days: DateRange, opening: str, today: date) -> DateRange:
-    """All days since, after, until or before these; those of no year are the latest that began."""
+def _open_ended(days: DateRange, opening: str, today: date) -> DateRange:
+    """Return all days since, after, until or before a range; without a year, the latest one."""
     if days.is_yearly:
         begun = (each for year in (today.year, today.year - 1) for each in days.of(year))
         days = next((each for each in begun if each.first <= today), days)
@@ -287,9 +301,9 @@ def _opened(days: DateRange, opening: str, today: date) -> DateRange:
     return DateRange(_EARLIEST, days.last if opening == "until" else _back(days.first, 1))
 
 
-def _dated(year: int | None, month: int, day: int | None = None) -> DateRange | None:
-    """The day, or the whole month; None where the calendar has no such day."""
-    # A leap year stands for all of them: 29 February comes in some.
+def _of_month(year: int | None, month: int, day: int | None = None) -> DateRange | None:
+    """Return the day, or the whole month; None if the calendar has no such day."""
+    # Without a year, a leap year is used: 29 February exists in some years.
     named = year or 2000
     if not (MINYEAR <= named <= MAXYEAR and 1 <= month <= 12):
         return None
@@ -299,17 +313,17 @@ def _dated(year: int | None, month: int, day: int | None = None) -> DateRange | 
     return DateRange(date(named, month, first), date(named, month, last), is_yearly=year is None)
 
 
-def _told_from(found: re.Match[str], today: date) -> DateRange:
-    """Yesterday, last week, two months ago, ..."""
+def _relative_days(found: re.Match[str], today: date) -> DateRange:
+    """Return the range of a relative date: yesterday, last week, two months ago."""
     if found["near"]:
-        return _single(today, -_NEAR[found["near"]])
+        return _single(today, -_DAYS_AGO[found["near"]])
     if found["weekday"]:
         back = (today.weekday() - WEEKDAYS.index(found["weekday"])) % 7
         return _single(today, -(back or 7))
     if found["ago"]:
         length = _LENGTHS[found["agos"]]
         middle = _back(today, _number(found["ago"]) * length)
-        # "Two months ago" is about so long ago: as uncertain as what it is told in.
+        # "Two months ago" is approximate: the range is as long as its unit.
         return DateRange(_back(middle, length // 2), _back(middle, -(length // 2)))
     if found["past"]:
         length = _number(found["past"]) * _LENGTHS[found["units"]]
@@ -320,7 +334,7 @@ def _told_from(found: re.Match[str], today: date) -> DateRange:
 
 
 def _span(which: str, unit: str, today: date) -> DateRange:
-    """A week, month or year as the calendar has them; "the past month" ends today."""
+    """Return a calendar week, month or year; "the past month" instead ends today."""
     if which.startswith("the ") and unit != "weekend":
         return DateRange(_back(today, _LENGTHS[unit]), today)
     if unit == "day":
@@ -341,7 +355,7 @@ def _single(today: date, days: int) -> DateRange:
 
 
 def _back(day: date, days: int) -> date:
-    """So many days before; no further than there are dates."""
+    """Return the date `days` earlier, limited to the first date of the calendar."""
     try:
         return day - timedelta(days=days)
     except OverflowError:

@@ -1,9 +1,9 @@
-"""Times as other languages tell them, put into the English that `dates.py` reads. Pure.
+"""Translate dates of other languages into the English that `dates.py` reads. Pure.
 
-German, French, Spanish, Italian, Portuguese, Dutch and Russian, Chinese, Japanese and Korean: what
-is told from today, days of the week, and dates where they are not written with a month's name.
-Only what means a time in whatever language the rest may be: the one word that does not is French
-"hier", which is "here" in German and in Dutch.
+Covers relative dates and weekdays in German, French, Spanish, Italian, Portuguese, Dutch, Russian,
+Chinese, Japanese and Korean, and numeric dates of the last three. The language of the question is
+not detected first: each expression is a date in any language. The exception is French "hier",
+which means "here" in German and Dutch.
 """
 
 import re
@@ -20,8 +20,8 @@ WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", 
 _COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
-def _english_of(table: Mapping[str, str]) -> dict[str, str]:
-    """What each word of other languages is in English."""
+def _to_english(table: Mapping[str, str]) -> dict[str, str]:
+    """Return the English word for each foreign word; `table` maps the other way."""
     return {word: english for english, words in table.items() for word in words.split()}
 
 
@@ -32,7 +32,7 @@ def _any(words: Sequence[str] | Mapping[str, str]) -> str:
 _NEAR = {
     "antes de ayer": "the day before yesterday",
     "l'altro ieri": "the day before yesterday",
-    **_english_of(
+    **_to_english(
         {
             "today": "heute aujourd'hui hoy oggi hoje vandaag сегодня",
             "yesterday": "gestern ayer anoche ieri ontem gisteren вчера",
@@ -46,7 +46,7 @@ _UNITS = {
     "fin de semana": "weekend",
     "fim de semana": "weekend",
     "fine settimana": "weekend",
-    **_english_of(
+    **_to_english(
         {
             "day": (
                 "tag tage tagen jour jours día días dia dias giorno giorni dag dagen день дня дней"
@@ -67,7 +67,7 @@ _UNITS = {
         }
     ),
 }
-_DAYS_OF_THE_WEEK = _english_of(
+_DAYS_OF_THE_WEEK = _to_english(
     dict(
         zip(
             WEEKDAYS,
@@ -84,7 +84,7 @@ _DAYS_OF_THE_WEEK = _english_of(
         )
     )
 )
-_NUMBERS = _english_of(
+_NUMBERS = _to_english(
     dict(
         zip(
             _COUNTS,
@@ -105,7 +105,7 @@ _NUMBERS = _english_of(
 _UNIT = rf"(?P<unit>{_any(_UNITS)})"
 _COUNT = rf"(?P<count>{_any([*_NUMBERS, *_COUNTS])}|\d{{1,3}})"
 
-# Last week, and "the week past".
+# "Last week", also with the word for "last" after the unit.
 _LAST = re.compile(
     rf"\b(?:(?:(?:letzte|vergangene|vorige)[nmrs]?|vorig|afgelopen|scors[oa]|прошл(?:ой|ую|ом|ые|ых"
     rf"|ый))\ {_UNIT}|(?P<past>{_any(_UNITS)})\ (?:derni(?:er|ère)|passée?|pasad[oa]|scors[oa]"
@@ -122,14 +122,14 @@ _PAST = re.compile(
     rf"\b(?:(?:letzten|vergangenen|últim[oa]s|ultim[ie]|laatste|afgelopen|последни[ех])\ {_COUNT}"
     rf"|(?P<count2>{_any(_NUMBERS)}|\d{{1,3}})\ derni(?:ers|ères))\ {_UNIT}\b"
 )
-# French and Italian put nothing before a day of the week. What opens it to a side stays before it.
+# French and Italian use no preposition before a weekday. Words such as "since" stay before it.
 _WEEKDAY = re.compile(
     rf"\b(?:(?P<opening>seit|bis|vor|nach|depuis|avant|après|desde|hasta|dal|sinds|с|до)(?:\ el)?\ "
     rf"|(?:am|letzten|vergangenen|diesen|el|este|op|afgelopen|на|в|во|na|no)\ "
     rf"|(?=\w+d[iì]\b|dimanche|sabato|domenica))(?P<day>{_any(_DAYS_OF_THE_WEEK)})\b(?!\ gras\b)"
     rf"(?:\ (?:derni(?:er|ère)|pasado|scors[oa]|passad[oa])\b)?"
 )
-_SIDES = _english_of(
+_OPEN_ENDED = _to_english(
     {
         "since": "seit depuis desde dal sinds с",
         "until": "bis hasta до",
@@ -137,19 +137,19 @@ _SIDES = _english_of(
         "after": "nach après",
     }
 )
-_HERE_OR_YESTERDAY = re.compile(r"\bhier\b")
+_FRENCH_YESTERDAY = re.compile(r"\bhier\b")
 _NEARBY = re.compile(rf"\b(?:{_any(_NEAR)})\b")
 
-_Tell = Callable[[re.Match[str]], str]
+_Translate = Callable[[re.Match[str]], str]
 
 
 def _weekday(found: re.Match[str]) -> str:
-    return f"{_SIDES.get(found['opening'], 'on')} {_DAYS_OF_THE_WEEK[found['day']]}"
+    return f"{_OPEN_ENDED.get(found['opening'], 'on')} {_DAYS_OF_THE_WEEK[found['day']]}"
 
 
 def _counted(found: re.Match[str]) -> str:
-    told = found["count"] or found["count2"]
-    return _NUMBERS.get(told, told)
+    number = found["count"] or found["count2"]
+    return _NUMBERS.get(number, number)
 
 
 def _ago(found: re.Match[str]) -> str:
@@ -157,7 +157,7 @@ def _ago(found: re.Match[str]) -> str:
     return f"one {unit} ago" if found["unit3"] else f"{_counted(found)} {unit}s ago"
 
 
-_SPACED: Sequence[tuple[re.Pattern[str], _Tell]] = (
+_SPACED: Sequence[tuple[re.Pattern[str], _Translate]] = (
     (_PAST, lambda found: f"last {_counted(found)} {_UNITS[found['unit']]}s"),
     (_AGO, _ago),
     (_LAST, lambda found: f"last {_UNITS[found['unit'] or found['past']]}"),
@@ -166,7 +166,8 @@ _SPACED: Sequence[tuple[re.Pattern[str], _Tell]] = (
     (_NEARBY, lambda found: _NEAR[found[0]]),
 )
 
-# Written without spaces, or with particles at their end: no edge of a word can be asked for.
+# Scripts without spaces, or with particles after words: the patterns cannot require word
+# boundaries.
 _EASTERN = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]")
 _EASTERN_COUNTS = dict(zip("一二三四五六七八两兩", (*_COUNTS, "two", "two"), strict=True))
 _EASTERN_UNITS = {
@@ -217,10 +218,10 @@ def _weekday_unspaced(found: re.Match[str]) -> str:
 
 
 _WEEK_SIGNS = "(?:个|個)?(?:周|週|星期|礼拜)"
-# Each with spaces around it, which the rest has not.
-_UNSPACED: Sequence[tuple[re.Pattern[str], _Tell | str]] = tuple(
-    (re.compile(pattern), told)
-    for pattern, told in (
+# The replacements have spaces around them, because the rest of the text has none.
+_UNSPACED: Sequence[tuple[re.Pattern[str], _Translate | str]] = tuple(
+    (re.compile(pattern), translation)
+    for pattern, translation in (
         (r"((?:19|20)\d\d)\s?[年년]\s?(\d\d?)\s?[月월](?:\s?(\d\d?)\s?[日号號일])?", _date),
         (r"(?<!\d)(?P<month>\d\d?)\s?[月월]\s?(?P<day>\d\d?)\s?[日号號일]", _yearly),
         (r"((?:19|20)\d\d)\s?[年년]", r" in \1 "),
@@ -244,21 +245,22 @@ _UNSPACED: Sequence[tuple[re.Pattern[str], _Tell | str]] = tuple(
 
 
 def dates_in_english(question: str) -> str:
-    """A question in lower case, the times in it told in English; the rest stays as it is."""
+    """Translate the dates in a lower-case question into English and keep the rest."""
     question = question.replace("\u2019", "'")
-    for pattern, tell in _SPACED:
-        question = pattern.sub(tell, question)
-    if _HERE_OR_YESTERDAY.search(question) and language_of(question) == "french":
-        question = _HERE_OR_YESTERDAY.sub("yesterday", question)
+    for pattern, translate in _SPACED:
+        question = pattern.sub(translate, question)
+    if _FRENCH_YESTERDAY.search(question) and language_of(question) == "french":
+        question = _FRENCH_YESTERDAY.sub("yesterday", question)
     if _EASTERN.search(question):
-        for pattern, told in _UNSPACED:
-            question = pattern.sub(told, question)
+        for pattern, translation in _UNSPACED:
+            question = pattern.sub(translation, question)
     return question
 
 
-# Whoever asks with one of the first, and otherwise with words that say nothing, wants whatever
-# there was: "What did we talk about?". "What do I have?" is about what is to come, said anytime.
-_TELL_ME = {
+# A question with one of `_REQUESTS`, and otherwise only with `_FILLERS` and stop words, asks for
+# everything of a time: "What did we talk about?". "What do I have?" does not: it asks about plans,
+# which may have been mentioned at any time.
+_REQUESTS = {
     "english": (
         "chat chats chatted conversation conversations did discuss discussed done everything"
         " happened memories mention mentioned noted notes recap remember remembered said saved"
@@ -293,7 +295,7 @@ _TELL_ME = {
         " сказал сказала сказали случилось делал делала делали всё"
     ),
 }
-_SAYING_NOTHING = {
+_FILLERS = {
     "english": (
         "all anything earlier else give list me note please recall s say show things topic topics"
         " up us ve"
@@ -307,30 +309,29 @@ _SAYING_NOTHING = {
     "russian": "мне нам наши покажи расскажи чём чем",
 }
 _ANY_WORD = {
-    language: frozenset((*telling.split(), *_SAYING_NOTHING[language].split()))
-    | STOP_WORDS[language]
-    for language, telling in _TELL_ME.items()
+    language: frozenset((*requests.split(), *_FILLERS[language].split())) | STOP_WORDS[language]
+    for language, requests in _REQUESTS.items()
 }
-_TELLING = {language: frozenset(words.split()) for language, words in _TELL_ME.items()}
+_REQUEST_WORDS = {language: frozenset(words.split()) for language, words in _REQUESTS.items()}
 _REST = re.compile(r"\w+")
-_UNSPACED_TELLING = re.compile(
+_UNSPACED_REQUEST = re.compile(
     "说|說|谈|談|聊|讨论|討論|做|发生|發生|告诉|告訴|記|记|話|言|した|起き|あった|教え|まとめ|얘기|이야기|말|했|있었"
 )
 _UNSPACED_ANY = re.compile(
-    rf"(?:{_UNSPACED_TELLING.pattern}|我们|我們|咱们|我|你|什么|什麼|甚么|哪些|了|过|過|的|在|都|有|些|事情|事|内容|吗|嗎|呢"
+    rf"(?:{_UNSPACED_REQUEST.pattern}|我们|我們|咱们|我|你|什么|什麼|甚么|哪些|了|过|過|的|在|都|有|些|事情|事|内容|吗|嗎|呢"
     r"|和|一起|请|請|们|論|论|私たち|私|何|なに|を|が|は|に|の|で|と|し|ました|ま|した|た|か|について|って|っ|て|ください"
     r"|会話|全部|すべて|무엇|뭐|뭘|무슨|우리|나|내가|제가|제|를|을|는|은|가|에|서|나요|어|지|습니까|요|까|대해|라고|\s)+"
 )
 
 
 def asks_for_anything(rest: str, language: str) -> bool:
-    """Whether what is left of a question without its times asks for whatever there was then."""
+    """Whether a question, without its dates in `rest`, asks for everything of that time."""
     words = _REST.findall(rest)
     if not words:
         return True
     if _EASTERN.search(rest):
         said = "".join(words)
-        return bool(_UNSPACED_ANY.fullmatch(said) and _UNSPACED_TELLING.search(said))
+        return bool(_UNSPACED_ANY.fullmatch(said) and _UNSPACED_REQUEST.search(said))
     if language not in _ANY_WORD:
         return False
-    return _ANY_WORD[language].issuperset(words) and not _TELLING[language].isdisjoint(words)
+    return _ANY_WORD[language].issuperset(words) and not _REQUEST_WORDS[language].isdisjoint(words)

@@ -267,14 +267,14 @@ def from_detail(detail: MemoryDetail) -> DashboardMemoryDetail:
                 weight=each.association.weight,
                 memory=from_memory(each.other, {}),
             )
-            for each in detail.ties
+            for each in detail.links
         ],
         history=[
             MemoryEventObject(
-                at=iso(each.deed.at),
-                event=each.deed.action,
-                actor=each.deed.actor,
-                version=each.deed.version,
+                at=iso(each.action.at),
+                event=each.action.action,
+                actor=each.action.actor,
+                version=each.action.version,
                 content=each.content,
             )
             for each in detail.history
