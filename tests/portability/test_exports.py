@@ -30,7 +30,7 @@ def names_in(directory: Path) -> list[str]:
     return sorted(each.name for each in directory.iterdir())
 
 
-async def test_S85_an_export_of_a_user_subject_or_thread_contains_nothing_else(
+async def test_S85_an_export_of_a_user_subject_thread_or_key_contains_nothing_else(
     engine: Engine, server: Server, caller: Caller, tmp_path: Path
 ) -> None:
     other = await add_colleague(engine, caller)
@@ -38,7 +38,7 @@ async def test_S85_an_export_of_a_user_subject_or_thread_contains_nothing_else(
     project = await new_project(engine, caller, other)
     async with client_of(engine, server, caller) as http:
         talk = await open_session(http, user_id="ada")
-        await create_memory(http, "said by the first", talk)
+        await create_memory(http, "said by the first", talk, key="drink")
         await save_memory(http, "the first one's project", scope="project", projectId=project)
         await http.post("/api/v1/learning", json={"category": "role", "insight": "of the first"})
     async with client_of(engine, server, other) as http:
@@ -55,18 +55,20 @@ async def test_S85_an_export_of_a_user_subject_or_thread_contains_nothing_else(
     thread = await export(
         engine, tmp_path / "thread.zip", caller, thread=parse_ref(talk["id"], "sess_")
     )
+    keyed = await export(engine, tmp_path / "keyed.zip", caller, key="drink")
 
     first = {"said by the first", "the first one's project"}
     assert texts(whole) == first | {"said by the second", "the second's own"}
     assert texts(user) == first
     assert texts(person) == {"said by the second"}
-    assert texts(thread) == {"said by the first"}
+    assert texts(thread) == texts(keyed) == {"said by the first"}
     text = str(lines_of(user))
     assert "of the second" not in text
     assert str(other.user_id) not in text
     assert theirs["id"].removeprefix("sess_") not in text
-    for path in (person, thread):
+    for path in (person, thread, keyed):
         assert "insight" not in {each["type"] for each in lines_of(path)}
+    assert "thread" not in {each["type"] for each in lines_of(keyed)}
     assert "of another org" not in str(lines_of(whole))
 
 

@@ -153,6 +153,7 @@ async def find_export_scopes(
     user: str | None = None,
     subject: str | None = None,
     thread: Ref | None = None,
+    key: str | None = None,
     with_ended: bool = False,
 ) -> list[ExportScope]:
     """Return the scopes that an operator selects: a workspace, or a part of it.
@@ -176,6 +177,7 @@ async def find_export_scopes(
             user_id=user_id,
             subject=subject,
             thread_id=thread_id,
+            key=key,
             with_ended=with_ended,
         )
         for each in selected

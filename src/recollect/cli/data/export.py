@@ -46,6 +46,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--thread", help="only this session, chat or channel, by any form of its id"
     )
+    parser.add_argument("--key", help="only the memories with this memory key")
     parser.add_argument(
         "--with-deleted",
         action="store_true",
@@ -67,6 +68,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
                 user=args.user,
                 subject=args.subject,
                 thread=_thread(args.thread),
+                key=args.key,
                 with_ended=args.with_deleted,
             )
             async with open_export(engine, choices) as export:

@@ -72,12 +72,13 @@ _SELECTED_MEMORY = f"""
     AND (%(of_user)s::uuid IS NULL OR m.user_id = %(of_user)s)
     AND (%(of_subject)s::text IS NULL OR m.subject = %(of_subject)s)
     AND (%(of_thread)s::uuid IS NULL OR m.thread_id = %(of_thread)s)
+    AND (%(of_key)s::text IS NULL OR m.key = %(of_key)s)
     AND (%(with_ended)s OR (
         m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > %(now)s)))
     AND {_VISIBLE_MEMORY}
 """
 _SELECTED_THREAD = f"""
-    t.workspace_id = %(workspace_id)s
+    t.workspace_id = %(workspace_id)s AND %(of_key)s::text IS NULL
     AND (%(of_user)s::uuid IS NULL OR t.user_id = %(of_user)s)
     AND (%(of_subject)s::text IS NULL OR t.subject = %(of_subject)s)
     AND (%(of_thread)s::uuid IS NULL OR t.id = %(of_thread)s)
@@ -170,7 +171,8 @@ _ASSETS = f"""
     ORDER BY created_at, id
 """
 _SELECTED_DOCUMENT = f"""
-    d.workspace_id = %(workspace_id)s AND d.status <> 'uploading' AND %(of_subject)s::text IS NULL
+    d.workspace_id = %(workspace_id)s AND d.status <> 'uploading'
+    AND %(of_subject)s::text IS NULL AND %(of_key)s::text IS NULL
     AND (%(of_user)s::uuid IS NULL OR d.user_id = %(of_user)s)
     AND (%(of_thread)s::uuid IS NULL OR d.thread_id = %(of_thread)s)
     AND (%(sees_all)s OR ({DOCUMENT_VISIBLE}))
@@ -183,7 +185,7 @@ _DOCUMENTS = f"""
 _INSIGHTS = f"""
     SELECT {INSIGHT} FROM insight
     WHERE workspace_id = %(workspace_id)s AND (%(is_whole)s OR user_id = %(of_user)s)
-        AND (%(sees_all)s OR user_id = %(user_id)s)
+        AND (%(sees_all)s OR user_id = %(user_id)s) AND %(of_key)s::text IS NULL
     ORDER BY created_at, id
 """
 
@@ -287,6 +289,8 @@ class ExportScope:
     # The client's own name for the person it is about.
     subject: str | None = None
     thread_id: ThreadId | None = None
+    # The key of a memory.
+    key: str | None = None
     # Include forgotten and expired memories.
     with_ended: bool = False
     # Only what this caller can see; None for the operator.
@@ -295,7 +299,7 @@ class ExportScope:
     @property
     def is_whole(self) -> bool:
         """Whether the whole workspace is exported."""
-        return (self.user_id, self.subject, self.thread_id) == (None, None, None)
+        return (self.user_id, self.subject, self.thread_id, self.key) == (None,) * 4
 
 
 async def stream_rows(
@@ -407,6 +411,7 @@ def _values(scope: ExportScope, now: datetime) -> dict[str, Any]:
         "of_user": scope.user_id,
         "of_subject": scope.subject,
         "of_thread": scope.thread_id,
+        "of_key": scope.key,
         "with_ended": scope.with_ended,
         "is_whole": scope.is_whole,
         "now": now,
