@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from recollect.chat.injection import InjectedMemories
-from recollect.chat.turn import (
-    AnswerPiece,
-    FinishedTurn,
-    Object,
-    StartedTurn,
-    TurnRequest,
-    TurnSink,
-    run_turn,
-)
+from recollect.chat.turn import run_turn
+from recollect.chat.turn_request import TurnRequest
+from recollect.chat.turn_sink import AnswerPiece, FinishedCall, Object, StartedTurn, TurnSink
 from recollect.core import turn_kinds
 from recollect.core.domain import Caller, Memory, Message
 from recollect.engine import Engine
@@ -59,7 +53,7 @@ class Watcher(TurnSink):
     async def chunks(self, pieces: Sequence[AnswerPiece]) -> None:
         pass
 
-    async def ran(self, ran: FinishedTurn) -> None:
+    async def ran(self, ran: FinishedCall) -> None:
         pass
 
     async def finish(self, reason: str, last: Object, usage: Object | None) -> None:

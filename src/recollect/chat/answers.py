@@ -28,6 +28,17 @@ def answer_text(answer: Object) -> str:
         return ""
 
 
+def chunk_of(answer: Object) -> Object | None:
+    """Return a complete answer as one chunk of a stream; None if it is no answer."""
+    try:
+        choice = answer["choices"][0]
+        message = {"content": None, **choice["message"]}
+    except (KeyError, IndexError, TypeError):
+        return None
+    finish = choice.get("finish_reason") or "stop"
+    return {**answer, "choices": [{"index": 0, "delta": message, "finish_reason": finish}]}
+
+
 def tool_name(tool: Any) -> str:
     """Return the name of a tool definition, or an empty string if it has none."""
     if not isinstance(tool, dict):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from recollect.chat.informer_chats import ChangeChat, change_chat
 from recollect.chat.injection import InjectedMemories
-from recollect.chat.turn import MemoryMode, TurnRequest
+from recollect.chat.turn_request import MemoryMode, TurnRequest
 from recollect.conversations.messages import ListMessages, list_messages
 from recollect.conversations.queries import segments, threads
 from recollect.conversations.queries.threads import ThreadPosition

@@ -1,7 +1,7 @@
 """Find the memories to inject into a turn's prompt, within a deadline."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from time import perf_counter
@@ -9,16 +9,17 @@ from typing import Any
 
 import structlog
 
-from recollect.chat.builtin_tools.tool import ToolContext
-from recollect.chat.prompt import text_of, user_message_digests
+from recollect.chat.prompt import text_of
 from recollect.chat.queries import injections
 from recollect.chat.queries.injections import BuiltinCalls, Injection
-from recollect.core.domain import Caller, Memory, MemoryId, Ref, Right
+from recollect.chat.turn_context import Conversation, TurnContext
+from recollect.core.domain import Caller, Memory, MemoryId, Ref
 from recollect.core.errors import Unavailable
-from recollect.core.prompt_fence import fence_memories, new_suffix, stable_suffix, strip_fences
+from recollect.core.prompt_fence import fence_memories, new_suffix, stable_suffix
 from recollect.core.tasks import run_within
 from recollect.db.pool import Db
 from recollect.embeddings import generations
+from recollect.embeddings.generations import EmbeddedQuery
 from recollect.engine import Engine
 from recollect.memories.queries import memories
 from recollect.search.semantic import Hit, Recall, Recalled, not_in_messages, recall_within
@@ -76,15 +77,18 @@ class InjectedMemories:
         return found + [{"memory": str(each.id), "by": "pinned"} for each in self.pinned]
 
 
-async def recall_for_turn(
-    engine: Engine, caller: Caller, context: ToolContext, messages: Sequence[Message], seed: str
+# Finds the memories to inject into a turn of a caller who may read.
+Recaller = Callable[[Engine, Caller, TurnContext], Coroutine[Any, Any, InjectedMemories]]
+
+
+async def recall_in_time(
+    engine: Engine, caller: Caller, context: TurnContext, recall: Recaller
 ) -> InjectedMemories:
     """Return what to inject into this turn; nothing if memory is slow or unavailable."""
     started = perf_counter()
     try:
         found = await run_within(
-            engine.injection_deadline.total_seconds(),
-            _find_memories(engine, caller, context, messages, seed),
+            engine.injection_deadline.total_seconds(), recall(engine, caller, context)
         )
     except (TimeoutError, Unavailable) as error:
         _log.warning("memory.degraded", why=type(error).__name__)
@@ -93,78 +97,132 @@ async def recall_for_turn(
     return replace(found, took_ms=round(took_ms, 1))
 
 
-async def _find_memories(
-    engine: Engine, caller: Caller, context: ToolContext, messages: Sequence[Message], seed: str
-) -> InjectedMemories:
-    caller.require(Right.READ)
-    digests = user_message_digests(messages, seed)
-    current = len(messages) - 1 if messages and messages[-1].get("role") == "user" else None
-    query = "" if current is None else _query_text(messages[current])
+async def recall_for_turn(engine: Engine, caller: Caller, context: TurnContext) -> InjectedMemories:
+    """Recall for the last user message, and repeat the blocks of earlier ones in their places."""
+    query = _query_text(context.conversation)
     # Before the transaction: no connection is held during a model call.
     vector = await generations.embed_query(engine, caller.workspace_id, query) if query else None
     async with engine.searching(caller, is_filtered=not context.visible.is_open) as db:
         stable = await injections.stable_memories(
             db, caller, context.visible, limit=_MAX_STABLE, now=engine.now()
         )
-        stored = await injections.find(db, caller.workspace_id, list(digests.values()))
-        builtin_calls = await _find_builtin_calls(db, caller, messages)
-        still_visible = await _find_earlier_memories(engine, db, caller, context, stored)
-        found = Recalled([], is_degraded=False)
-        if query:
-            ask = Recall(
-                query,
-                limit=_MAX_RECALLED,
-                threshold=engine.injection_floor,
-                wanted=context.visible,
-            )
-            found = await recall_within(engine, db, caller, ask, vector)
-        new_hits = await not_in_messages(db, caller, found.hits, context.prompt_message_ids)
-    injected_ids = {each.id for each in stable}
-    blocks: dict[int, str] = {}
-    earlier: list[Memory] = []
-    for index, digest in digests.items():
-        if digest in stored and index != current:
-            memory_ids = stored[digest].memory_ids
-            repeated = [still_visible[each] for each in memory_ids if each in still_visible]
-            earlier += repeated
-            injected_ids |= {each.id for each in repeated}
-            if repeated:
-                blocks[index] = fence_memories(repeated, stored[digest].suffix)
-    hits = [
-        hit
-        for hit in new_hits
-        if hit.memory.id not in injected_ids
-        and not _is_in_prompt(hit.memory, context, messages[:current])
-    ]
-    recalled = [hit.memory for hit in hits]
-    injection = None
-    if current is not None and recalled:
-        digest = digests[current]
-        injection = _injection(stored.get(digest), digest, recalled)
-        blocks[current] = fence_memories(recalled, injection.suffix)
+        earlier = await _find_earlier_blocks(engine, db, caller, context)
+        builtin_calls = await _find_builtin_calls(db, caller, context.conversation.messages)
+        found = await _find_new(engine, db, caller, context, query, vector)
+    hits = _without_repeats(found.hits, [*stable, *earlier.memories], context)
+    block = _new_block(hits, context.conversation, earlier.stored)
+    blocks = {**earlier.blocks, **block.blocks}
     state = InjectionState.USED if blocks or stable else InjectionState.NONE
+    recalled = [hit.memory for hit in hits]
     return InjectedMemories(
         InjectionState.DEGRADED if found.is_degraded else state,
         fence_memories(stable, stable_suffix(str(caller.workspace_id), stable)) if stable else None,
         blocks,
         builtin_calls,
-        list(dict.fromkeys(each.code for each in [*recalled, *stable, *earlier])),
+        list(dict.fromkeys(each.code for each in [*recalled, *stable, *earlier.memories])),
         hits,
         stable,
-        injection,
+        block.injection,
     )
 
 
-def _query_text(message: Message) -> str:
-    """Return the text of the user's message, without injected blocks."""
-    return strip_fences(text_of(message.get("content")))[:_MAX_QUERY_CHARACTERS].strip()
+@dataclass(frozen=True, slots=True)
+class _EarlierBlocks:
+    """The blocks of earlier user messages, by the index of the message, and their memories."""
+
+    stored: Mapping[bytes, Injection]
+    blocks: Mapping[int, str]
+    memories: Sequence[Memory]
 
 
-def _is_in_prompt(memory: Memory, context: ToolContext, earlier: Sequence[Message]) -> bool:
+@dataclass(frozen=True, slots=True)
+class _NewBlock:
+    """The block of the last user message, by its index, and the injection to store."""
+
+    blocks: Mapping[int, str] = field(default_factory=dict[int, str])
+    injection: Injection | None = None
+
+
+async def _find_earlier_blocks(
+    engine: Engine, db: Db, caller: Caller, context: TurnContext
+) -> _EarlierBlocks:
+    """Return the blocks of earlier messages, without memories that may no longer be seen."""
+    conversation = context.conversation
+    digests = conversation.digests
+    stored = await injections.find(db, caller.workspace_id, list(digests.values()))
+    visible = await _find_visible(engine, db, caller, context, stored)
+    blocks: dict[int, str] = {}
+    repeated: list[Memory] = []
+    for index, digest in digests.items():
+        if digest in stored and index != conversation.current:
+            again = [visible[each] for each in stored[digest].memory_ids if each in visible]
+            repeated += again
+            if again:
+                blocks[index] = fence_memories(again, stored[digest].suffix)
+    return _EarlierBlocks(stored, blocks, repeated)
+
+
+async def _find_new(
+    engine: Engine,
+    db: Db,
+    caller: Caller,
+    context: TurnContext,
+    query: str,
+    vector: EmbeddedQuery | None,
+) -> Recalled:
+    """Recall for the last user message, without what the prompt's own messages say."""
+    if not query:
+        return Recalled([], is_degraded=False)
+    ask = Recall(
+        query, limit=_MAX_RECALLED, threshold=engine.injection_floor, wanted=context.visible
+    )
+    found = await recall_within(engine, db, caller, ask, vector)
+    hits = await not_in_messages(db, caller, found.hits, context.prompt_message_ids)
+    return replace(found, hits=hits)
+
+
+def _without_repeats(
+    hits: Sequence[Hit], injected: Sequence[Memory], context: TurnContext
+) -> list[Hit]:
+    """Return the hits that the prompt contains neither in a block nor in the conversation."""
+    injected_ids = {each.id for each in injected}
+    before = context.conversation.messages[: context.conversation.current]
+    return [
+        hit
+        for hit in hits
+        if hit.memory.id not in injected_ids
+        and not _is_in_prompt(hit.memory, context.thread_name, before)
+    ]
+
+
+def _new_block(
+    hits: Sequence[Hit], conversation: Conversation, stored: Mapping[bytes, Injection]
+) -> _NewBlock:
+    """Build the block for the last user message. It keeps its suffix if it is repeated."""
+    current = conversation.current
+    if current is None or not hits:
+        return _NewBlock()
+    digest = conversation.digests[current]
+    memories = [hit.memory for hit in hits]
+    ids = [memory.id for memory in memories]
+    injection = stored.get(digest)
+    if injection is None or list(injection.memory_ids) != ids:
+        injection = Injection(digest, ids, new_suffix())
+    return _NewBlock({current: fence_memories(memories, injection.suffix)}, injection)
+
+
+def _query_text(conversation: Conversation) -> str:
+    """Return the start of the message to answer, without injected blocks; empty if none."""
+    if conversation.current is None:
+        return ""
+    return conversation.user_text[:_MAX_QUERY_CHARACTERS].strip()
+
+
+def _is_in_prompt(memory: Memory, thread: ThreadName | None, before: Sequence[Message]) -> bool:
     """Whether the memory is from this thread, and the prompt already says it word for word."""
-    if not _is_from(memory, context.thread_name):
+    if not _is_from(memory, thread):
         return False
-    prompt = _words(" ".join(text_of(each.get("content")) for each in earlier))
+    prompt = _words(" ".join(text_of(each.get("content")) for each in before))
     sentences = [_words(_SPEAKER.sub("", part)) for part in _SENTENCE_END.split(memory.content)]
     return all(sentence in prompt for sentence in sentences)
 
@@ -181,19 +239,11 @@ def _words(text: str) -> str:
     return _NON_WORD.sub(" ", text).strip().casefold()
 
 
-def _injection(before: Injection | None, digest: bytes, recalled: Sequence[Memory]) -> Injection:
-    """Return the injection for a user message; the stored one, with its suffix, if unchanged."""
-    ids = [memory.id for memory in recalled]
-    if before and list(before.memory_ids) == ids:
-        return before
-    return Injection(digest, ids, new_suffix())
-
-
-async def _find_earlier_memories(
+async def _find_visible(
     engine: Engine,
     db: Db,
     caller: Caller,
-    context: ToolContext,
+    context: TurnContext,
     stored: Mapping[bytes, Injection],
 ) -> dict[MemoryId, Memory]:
     """Return the memories of earlier blocks that exist and that this turn may still see."""

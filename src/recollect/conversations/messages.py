@@ -163,27 +163,34 @@ async def list_messages(
 
 
 async def edit_message(engine: Engine, caller: Caller, ref: Ref, ask: EditMessage) -> Message:
-    """Change a message; what equals what is there changes nothing."""
+    """Change a message; equal values change nothing."""
     caller.require(Right.READ)
+    async with engine.writing(caller) as db:
+        return await edit_within(engine, db, caller, ref, ask)
+
+
+async def edit_within(
+    engine: Engine, db: Db, caller: Caller, ref: Ref, ask: EditMessage
+) -> Message:
+    """Change a message in the caller's transaction."""
     caller.require(Right.WRITE)
     if ask.content is not None:
         _check_content(ask.content)
-    async with engine.writing(caller) as db:
-        before = await _existing(engine, db, caller, ref)
-        held = await lock_thread(engine, db, caller, Ref(id=before.thread_id))
-        # Looked at again: another editor may have been first.
-        before = await _existing(engine, db, caller, Ref(id=before.id))
-        after = _edited(before, ask)
-        if after == before:
-            return before
-        after = replace(after, edited_at=engine.now())
-        await messages.update(db, caller.workspace_id, after)
-        if after.content != before.content:
-            await _unsettle(engine, db, caller, after)
-            await idempotency.forget_answers(
-                db, caller.workspace_id, [(after.id, after.code)], are_gone=False
-            )
-        await _note(engine, db, caller, held, "message.edited", [after.code])
+    before = await _existing(engine, db, caller, ref)
+    held = await lock_thread(engine, db, caller, Ref(id=before.thread_id))
+    # Read again under the lock: another edit may have come first.
+    before = await _existing(engine, db, caller, Ref(id=before.id))
+    after = _edited(before, ask)
+    if after == before:
+        return before
+    after = replace(after, edited_at=engine.now())
+    await messages.update(db, caller.workspace_id, after)
+    if after.content != before.content:
+        await _unsettle(engine, db, caller, after)
+        await idempotency.forget_answers(
+            db, caller.workspace_id, [(after.id, after.code)], are_gone=False
+        )
+    await _note(engine, db, caller, held, "message.edited", [after.code])
     return after
 
 

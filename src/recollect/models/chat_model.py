@@ -7,14 +7,13 @@ through unchanged.
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol, cast
 
 from recollect.core.errors import Unavailable
-from recollect.models import sse
 from recollect.models.backoff import retry_after
 from recollect.models.chat_errors import NotUnderstood, TooSlow, failure_of
 
@@ -22,16 +21,10 @@ CHAT = "/chat/completions"
 
 # Background answers are short. A model that repeats itself endlessly is cut off here.
 _MAX_ANSWER_BYTES = 256 * 1024
-# Each word of a streamed answer takes about 200 bytes.
-_MAX_STREAM_BYTES = 64 * 1024 * 1024
 
 # The body of a refusal contains the reason, but it is not worth a long wait.
 _REFUSAL_SECONDS = 2.0
 _CODE = re.compile(r"[a-z][a-z0-9_]{2,63}")
-
-
-# Receives a model's answer piece by piece.
-OnText = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +118,8 @@ class ChatRoute:
     chat: ChatModel
     model: str
 
-    async def ask(self, question: ModelRequest, on_text: OnText | None = None) -> Completion:
-        """Ask and wait for the whole answer; `on_text` receives it piece by piece meanwhile.
+    async def ask(self, question: ModelRequest) -> Completion:
+        """Ask and wait for the whole answer.
 
         Raises `Unavailable` if no answer comes in time, and `Refused` if a retry would not help.
         """
@@ -135,77 +128,44 @@ class ChatRoute:
             "model": self.model,
             "messages": list(question.messages),
             "max_tokens": question.max_tokens,
-            "stream": on_text is not None,
+            "stream": False,
         }
-        if on_text:
-            body["stream_options"] = {"include_usage": True}
         try:
             async with (
                 asyncio.timeout(question.deadline.total_seconds()),
                 self.chat.post(CHAT, json.dumps(body, ensure_ascii=False).encode(), {}) as answer,
             ):
                 if not answer.is_success:
-                    raise failure_of(
-                        answer.status,
-                        retry_after=retry_after(answer.headers.get("retry-after")),
-                        code=await _error_code(answer),
-                    )
-                if on_text and "event-stream" in answer.headers.get("content-type", ""):
-                    return await _read_stream(answer, on_text)
-                completion = _parse_completion(await answer.read(_MAX_ANSWER_BYTES))
+                    raise refusal_of(answer.status, answer.headers, await _read_refusal(answer))
+                return _parse_completion(await answer.read(_MAX_ANSWER_BYTES))
         except TimeoutError:
             raise TooSlow from None
-        if on_text and completion.text:
-            on_text(completion.text)
-        return completion
 
 
-async def _error_code(answer: ModelAnswer) -> str | None:
+def refusal_of(status: int, headers: Mapping[str, str], body: bytes) -> Unavailable:
+    """Return the error for the response of a model that refused a request."""
+    pause = retry_after(headers.get("retry-after"))
+    return failure_of(status, retry_after=pause, code=_error_code(body))
+
+
+async def _read_refusal(answer: ModelAnswer) -> bytes:
+    try:
+        async with asyncio.timeout(_REFUSAL_SECONDS):
+            return await answer.read(_MAX_ANSWER_BYTES)
+    except (Unavailable, TimeoutError):
+        return b""
+
+
+def _error_code(body: bytes) -> str | None:
     """Return the endpoint's error code of a refusal, such as `context_length_exceeded`.
 
     Only a plain identifier is accepted: the rest of a refusal may quote the question.
     """
     try:
-        async with asyncio.timeout(_REFUSAL_SECONDS):
-            code = json.loads(await answer.read(_MAX_ANSWER_BYTES))["error"]["code"]
-    except (Unavailable, TimeoutError, ValueError, LookupError, TypeError, RecursionError):
+        code = json.loads(body)["error"]["code"]
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return code if isinstance(code, str) and _CODE.fullmatch(code) else None
-
-
-async def _read_stream(answer: ModelAnswer, on_text: OnText) -> Completion:
-    """Read a streamed answer to its end, passing each piece to `on_text`."""
-    parts: list[str] = []
-    usage, size = TokenUsage(), 0
-    finish: Any = None
-    async for event in _each_event(answer.chunks):
-        size += len(event)
-        if size > _MAX_STREAM_BYTES:
-            raise NotUnderstood
-        data = sse.data(event)
-        if data is None or data.strip() == sse.DONE:
-            continue
-        try:
-            chunk = json.loads(data)
-            usage = usage_of(chunk["usage"]) if chunk.get("usage") else usage
-            choice: Any = next(iter(cast("list[Any]", chunk.get("choices") or [])), None) or {}
-            finish = choice.get("finish_reason") or finish
-            delta: Any = choice.get("delta") or {}
-            text: Any = delta.get("content")
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise NotUnderstood from None
-        if isinstance(text, str) and text:
-            parts.append(text)
-            on_text(text)
-    if finish is None:
-        raise NotUnderstood  # the stream ended in mid-answer
-    return Completion("".join(parts), usage, finish != "length")
-
-
-async def _each_event(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    async for events in sse.events(chunks):
-        for event in events:
-            yield event
 
 
 def storable(text: str) -> str:

@@ -17,7 +17,7 @@ from recollect.core.settings import Price
 from recollect.db.pool import Db
 from recollect.engine import Engine
 from recollect.models.chat_errors import SERVICE, Failed, NotUnderstood, Refused, TooSlow
-from recollect.models.chat_model import ChatRoute, Completion, ModelRequest, OnText, TokenUsage
+from recollect.models.chat_model import ChatRoute, Completion, ModelRequest, TokenUsage
 from recollect.usage import queries
 
 # The share of the daily budget reserved for turns. Background work may not use it.
@@ -126,7 +126,7 @@ async def ask_in_background(
         raise Postponed(SERVICE, retry_after=left + spread)
     backoff.start(started_at, question.deadline)
     try:
-        answer = await ask_on_account(engine, workspace_id, route, question, purpose=purpose)
+        answer = await _ask_on_account(engine, workspace_id, route, question, purpose=purpose)
     except OverBudget as over:
         # Background work can wait; the queue retries it.
         engine.metrics.count_background_call(purpose, "postponed")
@@ -181,16 +181,15 @@ def note_failure(
     )
 
 
-async def ask_on_account(
+async def _ask_on_account(
     engine: Engine,
     workspace_id: WorkspaceId,
     route: ChatRoute,
     question: ModelRequest,
     *,
     purpose: str,
-    on_text: OnText | None = None,
 ) -> Completion:
-    """Ask a model and charge the workspace; `on_text` receives the answer as it streams.
+    """Ask a model and charge the workspace.
 
     Raises `OverBudget` if the budget does not allow the call.
     """
@@ -201,7 +200,7 @@ async def ask_on_account(
         )
     usage, is_done = TokenUsage(), False
     try:
-        answer = await route.ask(question, on_text)
+        answer = await route.ask(question)
         usage, is_done = answer.usage, True
     finally:
         async with engine.pool.writing(workspace_id) as db:

@@ -14,7 +14,7 @@ import pytest
 from recollect.api import ids as refs
 from recollect.api.informer.turns import start_turn
 from recollect.api.running_turns import RunningTurns
-from recollect.chat.informer_chats import store_question
+from recollect.chat.informer_turns import store_question
 from recollect.conversations.messages import NewMessage
 from recollect.core.domain import Caller
 from recollect.engine import Engine

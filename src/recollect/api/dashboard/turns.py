@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import structlog
 from starlette.responses import StreamingResponse
@@ -13,16 +13,9 @@ from recollect.api.dashboard.wire import chats, common, memories
 from recollect.api.running_turns import RunningTurns, TurnEvents, TurnOwner
 from recollect.chat.dashboard_chats import MessageWithMemories, shown_of, with_memories
 from recollect.chat.injection import InjectedMemories
-from recollect.chat.turn import (
-    AnswerPiece,
-    FinishedTurn,
-    MemoryMode,
-    Object,
-    StartedTurn,
-    TurnRequest,
-    TurnSink,
-    run_turn,
-)
+from recollect.chat.turn import run_turn
+from recollect.chat.turn_request import MemoryMode, TurnRequest
+from recollect.chat.turn_sink import AnswerPiece, FinishedCall, Object, StartedTurn, TurnSink
 from recollect.core.domain import Caller, Message
 from recollect.core.errors import Failure
 from recollect.core.logging import frames
@@ -142,16 +135,14 @@ class _PageSink(TurnSink):
     async def chunks(self, pieces: Sequence[AnswerPiece]) -> None:
         """Send the next pieces of the answer."""
         for piece in pieces:
-            for choice in cast("list[Object]", (piece.chunk or {}).get("choices") or []):
-                text = cast("Object", choice.get("delta") or {}).get("content")
-                if isinstance(text, str) and text:
-                    self._delta(text)
+            if piece.text:
+                self._delta(piece.text)
 
     def _delta(self, text: str) -> None:
         self._answer_text += text
         self.send("delta", {"text": text})
 
-    async def ran(self, ran: FinishedTurn) -> None:
+    async def ran(self, ran: FinishedCall) -> None:
         """Report a finished tool call."""
         self.send("tool", {"name": ran.call.name, "status": "done"})
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import structlog
@@ -10,12 +10,16 @@ import structlog
 from recollect.api.informer.errors import answer
 from recollect.api.informer.wire import id_of_message
 from recollect.api.running_turns import RunningTurns, TurnEvents, TurnOwner
-from recollect.chat.informer_chats import answer_question, store_question
+from recollect.chat.informer_turns import answer_question, store_question
+from recollect.chat.turn_sink import AnswerPiece, FinishedCall, StartedTurn, TurnSink
 from recollect.conversations.messages import NewMessage
 from recollect.core.domain import Caller, Ref
 from recollect.core.errors import Failure
 from recollect.core.logging import frames
 from recollect.engine import Engine
+from recollect.models.chat_model import refusal_of
+
+Object = dict[str, Any]
 
 _log = structlog.get_logger(__name__)
 
@@ -39,7 +43,7 @@ async def start_turn(
     return stream
 
 
-class _InformerTurn:
+class _InformerTurn(TurnSink):
     def __init__(
         self,
         engine: Engine,
@@ -67,7 +71,10 @@ class _InformerTurn:
         try:
             question = await store_question(self._engine, self._caller, self._chat, self._message)
             self._id = id_of_message(question.code)
-            await answer_question(self._engine, self._caller, question, self._send_text)
+            if question.answer is None:
+                await answer_question(self._engine, self._caller, question, self)
+            else:
+                self._send_text(question.answer)
             self._start()
             self._send("text-end", id=self._text_id)
             self._send("finish-step")
@@ -81,6 +88,30 @@ class _InformerTurn:
             if not self.started.done():
                 self.started.cancel()
             events.put_nowait(b"data: [DONE]\n\n")
+
+    async def refused(self, begun: StartedTurn, body: bytes) -> None:
+        """Raise the refusal."""
+        raise refusal_of(begun.status, begun.headers, body)
+
+    async def whole(self, begun: StartedTurn, answer: Object, raw: bytes | None) -> None:
+        """Never called: the turn asks for a stream."""
+        raise NotImplementedError
+
+    async def begin(self, begun: StartedTurn) -> None:
+        """Send nothing yet: the model may still fail before its first text."""
+
+    async def chunks(self, pieces: Sequence[AnswerPiece]) -> None:
+        """Send the next pieces of the answer."""
+        for piece in pieces:
+            if piece.text:
+                self._send_text(piece.text)
+
+    async def ran(self, ran: FinishedCall) -> None:
+        """Never called: no tools are offered."""
+        raise NotImplementedError
+
+    async def finish(self, reason: str, last: Object, usage: Object | None) -> None:
+        """Send nothing yet: the answer ends once it is stored."""
 
     @property
     def _text_id(self) -> str:

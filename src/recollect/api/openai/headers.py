@@ -7,7 +7,8 @@ from typing import Any, cast
 from starlette.datastructures import Headers
 
 from recollect.chat.injection import InjectedMemories, InjectionState
-from recollect.chat.turn import MemoryMode, StartedTurn, TurnRequest
+from recollect.chat.turn_request import MemoryMode, TurnRequest
+from recollect.chat.turn_sink import StartedTurn
 from recollect.core.errors import Invalid
 from recollect.core.turn_kinds import INSTRUCTIONS
 

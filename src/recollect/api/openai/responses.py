@@ -30,7 +30,9 @@ from recollect.chat.stored_responses import (
     get_response,
     store_response,
 )
-from recollect.chat.turn import AnswerPiece, FinishedTurn, MemoryMode, StartedTurn, run_turn
+from recollect.chat.turn import run_turn
+from recollect.chat.turn_request import MemoryMode
+from recollect.chat.turn_sink import AnswerPiece, FinishedCall, StartedTurn
 from recollect.core.domain import Caller, Right
 from recollect.core.errors import Invalid
 from recollect.engine import Engine
@@ -274,7 +276,7 @@ class ResponseSink(FailableSink):
                 self._add_calls(cast("list[Object]", delta.get("tool_calls") or []))
         await self._flush()
 
-    async def ran(self, ran: FinishedTurn) -> None:
+    async def ran(self, ran: FinishedCall) -> None:
         """Send a call of a built-in tool and its result as an `mcp_call` item."""
         self._close_all()
         item: Object = {

@@ -15,7 +15,7 @@ from recollect.api.gateway import INCOMPLETE_BODY
 from recollect.api.openai.errors import answer
 from recollect.api.openai.headers import client_headers
 from recollect.api.rate_limits import ConcurrentTurns
-from recollect.chat.turn import AnswerPiece, FinishedTurn, StartedTurn, TurnSink
+from recollect.chat.turn_sink import AnswerPiece, FinishedCall, StartedTurn, TurnSink
 from recollect.core.domain import Caller
 from recollect.core.errors import Failure
 from recollect.core.logging import frames
@@ -192,7 +192,7 @@ class ChatSink(FailableSink):
         )
         await self._client.write(events, is_last=any(_is_end(piece) for piece in pieces))
 
-    async def ran(self, ran: FinishedTurn) -> None:
+    async def ran(self, ran: FinishedCall) -> None:
         """Send nothing: the client does not see built-in tools."""
 
     async def finish(self, reason: str, last: Object, usage: Object | None) -> None:

@@ -4,35 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.core.domain import Caller, Filter, MessageId, Right, ThreadId
+from recollect.chat.turn_context import TurnContext
+from recollect.core.domain import Caller, Right
 from recollect.engine import Engine
 from recollect.learning.inbox import LearningInput
-from recollect.tenancy.thread_lookup import ThreadName
 
 Object = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolContext:
-    """The turn in which a call is made: its user, its thread, and the user's message."""
-
-    subject: str | None = None
-    thread_name: ThreadName | None = None
-    thread_id: ThreadId | None = None
-    user_text: str = ""
-    # Whether the turn may be learnt from.
-    learns: bool = False
-    # Whether the model may store files in the workspace.
-    makes_artifacts: bool = False
-    # Unique per turn. Call ids are not: models choose them freely.
-    turn: str = ""
-    # The stored messages that are part of the prompt.
-    prompt_message_ids: frozenset[MessageId] = frozenset()
-
-    @property
-    def visible(self) -> Filter:
-        """The memories this turn may see: all, or those about its subject and about no subject."""
-        return Filter(subject=self.subject, is_shared=self.subject is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +27,7 @@ class BuiltinCall:
 
     id: str
     arguments: Object
-    context: ToolContext
+    context: TurnContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +70,7 @@ def learning_input(engine: Engine, call: BuiltinCall) -> LearningInput:
     """Learn from the user's message, not from the result, which contains only known facts."""
     context = call.context
     return LearningInput(
-        context.user_text,
+        context.conversation.user_text,
         "tool",
         engine.now(),
         subject=context.subject,

@@ -9,12 +9,12 @@ from recollect.chat.builtin_tools.save_memory import SAVE_MEMORY
 from recollect.chat.builtin_tools.tool import (
     BuiltinCall,
     BuiltinTool,
-    ToolContext,
     TurnPolicy,
     learning_input,
 )
 from recollect.chat.builtin_tools.workspace_search import WORKSPACE_SEARCH
 from recollect.chat.tool_rounds import ToolCall, arguments_of
+from recollect.chat.turn_context import TurnContext
 from recollect.core.domain import Caller
 from recollect.core.errors import Failure
 from recollect.engine import Engine
@@ -40,7 +40,7 @@ def offered_tools(caller: Caller, policy: TurnPolicy) -> list[dict[str, Any]]:
     ]
 
 
-async def run_tool(engine: Engine, caller: Caller, context: ToolContext, call: ToolCall) -> str:
+async def run_tool(engine: Engine, caller: Caller, context: TurnContext, call: ToolCall) -> str:
     """Run a call and return its result. Errors become text for the model, which can retry."""
     arguments = arguments_of(call)
     if arguments is None:
