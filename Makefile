@@ -12,7 +12,7 @@ RUNS := .venv/.runs
 COMPILE := .venv/bin/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve work test quick pgbouncer-test clients browser screenshots lint types format conformance bench retrieval clean
+.PHONY: help setup serve work test quick pgbouncer-test clients browser screenshots lint types audit format conformance bench retrieval clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,6 +56,9 @@ lint: $(READY) ## style, bans and the direction of imports
 
 types: $(READY) ## strict types over source, tests and benchmarks
 	$(RUN) basedpyright
+
+audit: $(READY) ## look up known vulnerabilities of the packages on the internet
+	$(UV) audit --frozen
 
 format: $(READY) ## write the code in the project's style
 	$(RUN) ruff check --fix-only .

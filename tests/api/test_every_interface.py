@@ -1,9 +1,11 @@
 """What the gateway guarantees for every interface: media types, sizes, malformed JSON, headers."""
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 
 from recollect.api.gateway import MIB, Interface
 from recollect.core.domain import Caller
@@ -11,6 +13,7 @@ from recollect.engine import Engine
 from recollect.server import Server
 from tests.support.dashboard import cookie_for
 from tests.support.instance import connect, key_for, make_server
+from tests.support.routes import routes_of
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +31,15 @@ MAX_BYTES = {
     "/chat/api": MIB,
 }
 
+# The sign-in page and its files, signing in, and signing out.
+OPEN = {
+    *(
+        f"{method} {path}"
+        for method in ("GET", "HEAD")
+        for path in ("/", "/login", "/ui/{path:path}")
+    ),
+    *(f"POST {path}" for path in ("/login", "/logout", "/api/auth/login", "/api/auth/logout")),
+}
 MALFORMED = [
     b'{"a": "\\u0000"}',
     b'{"a": "\\ud800"}',
@@ -73,6 +85,21 @@ class EndlessBody:
 
 async def test_every_interface_has_a_limit_here(server: Server) -> None:
     assert sorted(paths(server)) == sorted(MAX_BYTES)
+
+
+async def test_S07_every_route_of_every_interface_needs_a_credential(server: Server) -> None:
+    found: dict[str, int] = {}
+    async with connect(server) as stranger:
+        for interface in server.interfaces:
+            if isinstance(interface.app, FastAPI):
+                for route in routes_of(interface):
+                    path = re.sub(r"{[^}]*}", "x", route.path)
+                    response = await stranger.request(route.method, path)
+                    found[str(route)] = response.status_code
+        found["POST /mcp"] = (await stranger.post("/mcp", json={})).status_code
+
+    assert len(found) > 150
+    assert {route for route, status in found.items() if status != 401} == OPEN
 
 
 @pytest.mark.parametrize("path", MAX_BYTES)
