@@ -123,7 +123,15 @@ async def test_R304_concurrent_saves_of_a_key_create_one_row(
     answers = await asyncio.gather(*saves)
 
     assert sorted(answer.status_code for answer in answers) == [200] * 27 + [201] * 3
-    assert len(await list_values(http, limit=100)) == 3
+    saved = [answer.json()["data"] for answer in answers]
+    ids_by_key = {
+        key: {each["id"] for each in saved if each["key"] == key}
+        for key in ("key 0", "key 1", "key 2")
+    }
+    assert [len(ids) for ids in ids_by_key.values()] == [1, 1, 1]
+    listed = (await http.get("/api/v1/memories")).json()["data"]["items"]
+    assert {each["key"]: {each["id"]} for each in listed} == ids_by_key
+    assert all(each in saved for each in listed)  # each shows what one of the saves wrote
 
 
 async def test_R304_a_save_survives_a_concurrent_forget_of_its_key(
@@ -277,20 +285,21 @@ async def test_R289_a_scope_is_global_project_or_agent(
         assert error_of(nameless) == INVALID
 
 
-async def test_R296_recall_searches_every_field(http: httpx2.AsyncClient) -> None:
-    await save_memory(http, "in the value: walnut")
-    await save_memory(http, "by key", key="walnut")
-    await save_memory(http, "by summary", summary="about a walnut")
-    await save_memory(http, "by category", category="walnut")
-    await save_memory(http, "by tag", tags=["walnut"])
+async def test_R296_recall_searches_every_field(
+    http: httpx2.AsyncClient, embedder: StubEmbedder
+) -> None:
+    """By full text alone: no text is near in meaning, and no field contains the query."""
+    texts = ("in the value: walnut", "by key", "by summary", "by category", "by tag", "by none")
+    embedder.table = {text: at_cosine(0.0, axis=at) for at, text in enumerate(texts)}
+    embedder.table["walnuts"] = at_cosine(1.0)
+    await save_memory(http, texts[0])
+    await save_memory(http, texts[1], key="walnut")
+    await save_memory(http, texts[2], summary="about a walnut")
+    await save_memory(http, texts[3], category="walnut")
+    await save_memory(http, texts[4], tags=["walnut"])
+    await save_memory(http, texts[5], key="hazel", summary="a hazel", tags=["hazel"])
 
-    assert sorted(await recall_values(http, "walnut")) == [
-        "by category",
-        "by key",
-        "by summary",
-        "by tag",
-        "in the value: walnut",
-    ]
+    assert sorted(await recall_values(http, "walnuts", limit=50)) == sorted(texts[:5])
 
 
 async def test_R297_part_of_a_word_matches_and_wildcards_are_literal(
@@ -451,11 +460,20 @@ async def test_every_form_of_an_id_finds_the_memory(
         assert error_of(answer) == (404, "NOT_FOUND")
 
 
-async def test_R277_a_memory_keeps_the_session_it_was_saved_in(
-    http: httpx2.AsyncClient,
+async def test_R277_a_memory_keeps_its_project_agent_and_session(
+    http: httpx2.AsyncClient, engine: Engine, caller: Caller
 ) -> None:
-    session_id = await create_session(http)
+    project, agent = await new_project(engine, caller), await new_agent(engine, caller)
+    session = await create_session(http, projectId=project, agentId=agent)
 
-    memory = await save_memory(http, "London", sessionId=session_id)
+    saved = [
+        await save_memory(http, "London", projectId=project),
+        await save_memory(http, "Paris", agentId=agent),
+        await save_memory(http, "Oslo", sessionId=session),
+    ]
 
-    assert memory["sessionId"] == session_id
+    assert [(each["projectId"], each["agentId"], each["sessionId"]) for each in saved] == [
+        (project, None, None),
+        (None, agent, None),
+        (project, agent, session),
+    ]

@@ -120,18 +120,23 @@ async def test_R292_only_sessions_of_an_agent_see_its_memories(
     engine: Engine, server: Server, caller: Caller
 ) -> None:
     agent, other = await new_agent(engine, caller), await new_agent(engine, caller)
-    async with client_of(engine, server, caller) as http:
-        memory = await save_memory(http, "how I speak", scope="agent", agentId=agent)
-        inside, outside = (
-            await create_session(http, agentId=agent),
-            await create_session(http, agentId=other),
-        )
+    colleague = await add_colleague(engine, caller)
+    async with (
+        client_of(engine, server, caller) as ours,
+        client_of(engine, server, colleague) as theirs,
+    ):
+        memory = await save_memory(ours, "how I speak", scope="agent", agentId=agent)
+        for http in (ours, theirs):
+            inside = await create_session(http, agentId=agent)
+            outside = await create_session(http, agentId=other)
+            without = await create_session(http)
 
-        assert await is_visible(http, memory, sessionId=inside)
-        assert await is_visible(http, memory, agentId=agent)
-        assert not await is_visible(http, memory, sessionId=outside)
-        assert not await is_visible(http, memory, agentId=other)
-        assert not await is_visible(http, memory)
+            assert await is_visible(http, memory, sessionId=inside)
+            assert await is_visible(http, memory, agentId=agent)
+            assert not await is_visible(http, memory, sessionId=outside)
+            assert not await is_visible(http, memory, sessionId=without)
+            assert not await is_visible(http, memory, agentId=other)
+            assert not await is_visible(http, memory)
 
 
 async def test_R293_R294_workspaces_separate_memories_only_when_they_are_on(
