@@ -17,7 +17,6 @@ from recollect.conversations.queries.threads import ThreadPosition, chats_holdin
 from recollect.conversations.segments import MakeSegment, make_segment
 from recollect.core.domain import Caller, Ref
 from recollect.engine import Engine
-from recollect.memories.save import Save, save
 from recollect.models.chat_registry import ChatModels
 from recollect.worker import Worker
 from tests.api.dashboard.conftest import DEADLINE, Dashboard, Object
@@ -304,8 +303,8 @@ async def test_R010_tools_run_in_the_turn_and_are_reported(
 
 
 @pytest.mark.parametrize("kind", ["deep_think", "research", "compaction"])
-async def test_R035_R036_R040_long_output_is_learnt_and_reported(
-    with_model: Dashboard, endpoint: Endpoint, kind: str
+async def test_R035_R036_R040_S73_long_output_is_learnt_and_reported(
+    with_model: Dashboard, endpoint: Endpoint, clock: Clock, kind: str
 ) -> None:
     found = [
         {
@@ -313,18 +312,43 @@ async def test_R035_R036_R040_long_output_is_learnt_and_reported(
             "category": "decision",
             "quote": "The launch must wait for the audit",
             "summary": "Launch after audit",
-        }
+        },
+        {
+            "content": "The payment service stays on PostgreSQL.",
+            "category": "decision",
+            "quote": "The payment service  should stay",
+            "summary": "PostgreSQL stays",
+        },
+        {
+            "content": "The launch was cancelled.",
+            "category": "decision",
+            "quote": "The launch was cancelled",  # the output does not say so
+            "summary": "No launch",
+        },
     ]
-    endpoint.script = [Answer(LONG), Answer(json.dumps(found))]
+    endpoint.script = [Answer(LONG[:200]), Answer(json.dumps(found))]
 
     events = await turn(with_model, "Think about the launch.", kind=kind)
+    clock.advance(timedelta(seconds=1))  # the second one is said a microsecond later
 
-    saved = data_of(events, "x_memory.auto_saved")
-    assert saved["memory"]["content"] == found[0]["content"]
-    assert saved["memory"]["source_type"] == f"auto_{kind}"
-    assert saved["memory"]["summary"] == "Launch after audit"
-    assert saved["chat_id"] == f"chat_{with_model.thread.code}"
-    assert saved["memory"]["id"] in [each["id"] for each in await with_model.listed()]
+    listed = {each["content"]: each for each in await with_model.listed()}
+    assert sorted(listed) == [each["content"] for each in found[:2]]
+    reported = [each.data for each in events if each.name == "x_memory.auto_saved"]
+    assert sorted(reported, key=lambda each: each["memory"]["content"]) == [
+        {
+            "memory": listed[each["content"]],
+            "chat_id": f"chat_{with_model.thread.code}",
+            "workspace_id": f"ws_{with_model.caller.workspace_id}",
+        }
+        for each in found[:2]
+    ]
+    for each in found[:2]:
+        shown = listed[each["content"]]
+        assert (shown["source_type"], shown["summary"], shown["category"]) == (
+            f"auto_{kind}",
+            each["summary"],
+            "decision",
+        )
     assert data_of(events, "message.completed")["kind"] == kind
     assert endpoint.requests[0].json["messages"][0]["role"] == "system"
 
@@ -376,17 +400,19 @@ async def test_S80_a_secret_in_a_learnt_summary_is_redacted(
     assert memory["summary"] == "Key [redacted] for the audit"
 
 
+@pytest.mark.parametrize("kind", ["deep_think", "research", "compaction"])
 async def test_R035_short_output_and_plain_chat_are_not_learnt(
-    with_model: Dashboard, endpoint: Endpoint
+    with_model: Dashboard, endpoint: Endpoint, kind: str
 ) -> None:
-    endpoint.script = [Answer("x" * 199), Answer(LONG)]
+    endpoint.script = [Answer(LONG[:199]), Answer(LONG)]
 
-    short = await turn(with_model, "Think.", kind="deep_think")
+    short = await turn(with_model, "Think.", kind=kind)
     plain = await turn(with_model, "Talk.")
 
     names = {each.name for each in [*short, *plain]}
     assert "x_memory.auto_saved" not in names
-    assert len(endpoint.requests) == 2
+    assert len(endpoint.requests) == 2  # neither was distilled
+    assert await with_model.listed() == []
 
 
 async def test_a_chat_search_scans_a_limited_number_of_messages_per_page(
@@ -699,14 +725,22 @@ async def test_R009_memories_of_people_and_models_are_in_one_list(
         Answer("Noted."),
     ]
     await turn(with_model, "Bob keeps bees.")
-    await with_model.remember("The office is in Bonn")
-    await save(with_model.engine, with_model.caller, Save("Cy rides a bicycle"))
+    by_person = await with_model.remember_in_chat(content="The office is in Bonn")
 
-    found = await with_model.listed()
+    listed = await with_model.listed()
+    in_chat = await with_model.listed_in_chat()
 
-    kinds = {each["content"]: each["source_type"] for each in found}
-    assert kinds["Bob keeps bees"] == "model"
-    assert kinds["The office is in Bonn"] == kinds["Cy rides a bicycle"] == "user"
+    by_content = {each["content"]: each for each in listed}
+    assert sorted(by_content) == ["Bob keeps bees", "The office is in Bonn"]
+    by_model = by_content["Bob keeps bees"]
+    assert by_content["The office is in Bonn"] == by_person
+    assert by_model == by_person | {
+        "id": by_model["id"],
+        "content": "Bob keeps bees",
+        "source_type": "model",
+    }
+    assert by_person["source_type"] == "user"
+    assert {each["id"] for each in in_chat} == {by_model["id"], by_person["id"]}
 
 
 async def test_R109_R110_R113_each_way_of_saving_stores_the_source(

@@ -25,7 +25,7 @@ from tests.support.clock import Clock
 from tests.support.conversations import add_messages, new_chat
 from tests.support.dashboard import connect_signed_in, error_of, is_login_page, new_user
 from tests.support.embedder import StubEmbedder, at_cosine
-from tests.support.instance import in_new_workspace, make_server, new_caller
+from tests.support.instance import connect, in_new_workspace, key_for, make_server, new_caller
 from tests.support.routes import interface_named, routes_of
 from tests.support.upstream import Answer, Endpoint
 
@@ -658,10 +658,31 @@ async def test_a_superseded_memory_is_shown_in_detail_and_on_the_timeline(
 # Access.
 
 
-async def test_R049_the_router_has_none_of_these_routes(dashboard: Dashboard) -> None:
-    router = interface_named(dashboard.server, "router")
+async def test_R049_the_router_serves_none_of_these_routes_and_its_keys_open_none(
+    dashboard: Dashboard,
+) -> None:
+    requests = await requests_for_every_route(dashboard)
+    before = await dashboard.listed()
+    key = await key_for(dashboard.engine, dashboard.caller.workspace_id)
 
-    assert [each for each in routes_of(router) if "/chat/api" in each.path] == []
+    async with connect(dashboard.server, Authorization=f"Bearer {key}") as http:
+        document = (await http.get("/openapi/router.json")).json()
+        responses = [await http.request(method, path, json=body) for method, path, body in requests]
+        routed = [await http.request(*_at_the_router(dashboard, each)) for each in requests]
+
+    assert "/v1/chat/completions" in document["paths"]
+    assert [path for path in document["paths"] if "/chat/api" in path] == []
+    assert [each.status_code for each in responses if not is_login_page(each)] == []
+    assert {each.status_code for each in routed} == {404}
+    assert await dashboard.listed() == before
+
+
+def _at_the_router(
+    dashboard: Dashboard, request: tuple[str, str, Object | None]
+) -> tuple[str, str]:
+    """The same path below the router's prefix for a project."""
+    method, path, _ = request
+    return method, f"/proj_{dashboard.caller.org_id}/v1{path}"
 
 
 async def requests_for_every_route(dashboard: Dashboard) -> list[tuple[str, str, Object | None]]:

@@ -136,15 +136,22 @@ async def test_N23_the_graph_has_every_kind_of_node_and_edge(dashboard: Dashboar
 async def test_N23_similar_memories_have_a_similarity_edge(
     dashboard: Dashboard, embedder: StubEmbedder
 ) -> None:
-    embedder.table |= {"one thing": at_cosine(1.0), "nearly that": at_cosine(0.95)}
-    for text in ("one thing", "nearly that"):
-        await dashboard.remember(text)
+    embedder.table |= {
+        "one thing": at_cosine(1.0),
+        "nearly that": at_cosine(0.95),
+        "something else": at_cosine(0.5, axis=1),
+    }
+    one, near, other = [
+        await dashboard.remember(text) for text in ("one thing", "nearly that", "something else")
+    ]
 
     found = await get(dashboard, f"{dashboard.workspace}/graph")
 
-    assert [(each["kind"], each["relation"]) for each in found["edges"]] == [
-        ("similarity", "updates")
+    assert {each["id"] for each in found["nodes"]} == {one["id"], near["id"], other["id"]}
+    edges = [
+        (each["source"], each["target"], each["kind"], each["relation"]) for each in found["edges"]
     ]
+    assert edges == [(near["id"], one["id"], "similarity", "updates")]
 
 
 # Candidates.
