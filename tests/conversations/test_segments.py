@@ -48,7 +48,7 @@ from recollect.core.domain import (
     Thread,
     View,
 )
-from recollect.core.errors import Denied, Invalid, NotFound, Unavailable
+from recollect.core.errors import Denied, NotFound, Unavailable
 from recollect.engine import Engine
 from recollect.memories.edit import EditMemory, edit
 from recollect.memories.forget import forget
@@ -952,17 +952,6 @@ async def test_other_rules_cut_the_chat_anew_and_leave_what_was_made_by_hand(
     found = await made(finer, caller, chat)
     assert sorted(len(each.messages) for each in found) == [1, 4, 4]
     assert by_hand.memory.id in {each.memory.id for each in found}
-
-
-async def test_R139_a_message_of_another_chat_makes_no_memory(
-    engine: Engine, caller: Caller, chat: Thread
-) -> None:
-    [foreign] = await add_messages(engine, caller, await new_chat(engine, caller), "hello")
-
-    with pytest.raises(Invalid):
-        await make_segment(engine, caller, Ref(id=chat.id), MakeSegment([Ref(id=foreign.id)]))
-
-    assert await made(engine, caller, chat) == []
 
 
 class Looked(str):

@@ -149,17 +149,6 @@ def test_a_repeated_statement_gives_one_candidate() -> None:
     assert len(distil_statements("I like tea. I like tea! I like tea.", SAID_AT)) == 1
 
 
-def test_S73_a_candidate_must_quote_its_source() -> None:
-    answer = (
-        'Sure! ```json\n[{"content": "The user likes tea.", "quote": "I like tea"}, '
-        '{"content": "The user is rich.", "quote": "I am rich"}]\n```'
-    )
-
-    passed = gate("Well, I like  tea.", read_candidates(answer), is_reviewed=False)
-
-    assert [each.candidate.content for each in passed] == ["The user likes tea."]
-
-
 @pytest.mark.parametrize(
     ("answer", "count"),
     [
@@ -203,20 +192,6 @@ def test_a_password_is_recognised_by_its_label() -> None:
         )
         == []
     )
-
-
-@pytest.mark.parametrize(
-    "harmless",
-    [
-        "My password is wrong.",
-        "The meeting is at 10:30 on 2026-03-04.",
-        "Call me on +47 900 00 000.",
-        "Invoice 1234567890123456 is due.",
-        "I keep a secret: nobody knows.",
-    ],
-)
-def test_S80_harmless_text_is_not_redacted(harmless: str) -> None:
-    assert redact(harmless) == harmless
 
 
 def test_S74_commands_wait_for_review_and_advice_does_not() -> None:

@@ -248,23 +248,6 @@ async def test_R117_duplicates_are_searched_only_in_the_same_workspace(
     assert len(await list_all(engine, caller)) == len(await list_all(engine, elsewhere)) == 1
 
 
-async def test_R017_a_near_duplicate_returns_the_existing_memory(
-    engine: Engine, caller: Caller, embedder: StubEmbedder
-) -> None:
-    embedder.table = {
-        "Ada takes her tea without milk": at_cosine(1.0),
-        "Ada drinks tea with no milk": at_cosine(0.97),
-    }
-    first = await save(
-        engine, caller, Save("Ada takes her tea without milk", returns_duplicate=True)
-    )
-
-    second = await save(engine, caller, Save("Ada drinks tea with no milk", returns_duplicate=True))
-
-    assert second == Saved(first.memory, is_new=False)
-    assert len(await list_all(engine, caller)) == 1
-
-
 @pytest.mark.parametrize(("cosine", "rows"), [(0.92, 1), (0.88, 2)])
 async def test_R118_a_rewording_is_skipped_only_above_the_high_threshold(
     engine: Engine, caller: Caller, embedder: StubEmbedder, cosine: float, rows: int

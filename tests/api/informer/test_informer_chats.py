@@ -84,7 +84,20 @@ async def test_N27_chats_are_paged_pinned_ones_first_then_by_last_change(
     assert [each["id"] for each in page["results"]] == [chats[0], chats[2], chats[3]]
     rest = (await http.get("/api/chats?limit=3&offset=3")).json()
     assert [each["id"] for each in rest["results"]] == [chats[1]]
-    assert (await http.get("/api/chats")).json()["limit"] == 20
+
+
+async def test_N27_twenty_chats_are_a_page_unless_the_request_says_otherwise(http: Http) -> None:
+    chats = {await new_chat(http) for _ in range(21)}
+
+    first = (await http.get("/api/chats")).json()
+    second = (await http.get("/api/chats", params={"offset": first["limit"]})).json()
+
+    assert [(each["total"], each["limit"], each["offset"]) for each in (first, second)] == [
+        (21, 20, 0),
+        (21, 20, 20),
+    ]
+    assert [len(each["results"]) for each in (first, second)] == [20, 1]
+    assert {each["id"] for page in (first, second) for each in page["results"]} == chats
 
 
 async def test_a_chat_is_created_renamed_and_deleted_with_its_content(http: Http) -> None:

@@ -30,7 +30,7 @@ from tests.support.informer import (
     new_chat,
     search_memories,
 )
-from tests.support.instance import connect, key_for, make_server
+from tests.support.instance import connect, in_new_workspace, key_for, make_server
 from tests.support.plans import record_plans
 from tests.support.tools import fetch_rows
 
@@ -158,11 +158,14 @@ async def test_R132_R137_R140_R143_R144_R145_the_example_creates_a_memory(
 
 async def test_R144_a_message_named_twice_counts_once(http: Http) -> None:
     chat = await new_chat(http)
-    [message] = await add_messages(http, chat, "We need an export")
+    first, second = await add_messages(http, chat, "We need an export", "As PDF?")
 
-    body = await create_memory(http, chat, [message, message, message.replace("msg-", "msg_")])
+    body = await create_memory(http, chat, [first, second, first, first.replace("msg-", "msg_")])
 
-    assert body["messageCount"] == 1
+    read = (await http.get(f"/api/memories/{body['id']}")).json()
+    [listed] = (await list_memories(http, chat))["_embedded"]["inf:memory"]
+    assert body["messageCount"] == listed["messageCount"] == 2
+    assert [each["id"] for each in read["messages"]] == [first, second]
 
 
 @pytest.mark.parametrize(
@@ -198,13 +201,25 @@ async def test_R138_R139_R142_an_invalid_memory_is_rejected_and_not_stored(
     assert (await list_memories(http, chat))["total"] == 0
 
 
-async def test_R139_a_message_of_another_chat_is_rejected(http: Http) -> None:
+async def test_R139_a_message_of_another_chat_is_rejected(
+    http: Http, engine: Engine, server: Server, caller: Caller
+) -> None:
     chat, other = await new_chat(http), await new_chat(http)
-    foreign = await add_messages(http, other, "We need an export")
+    [own] = await add_messages(http, chat, "We need an export")
+    [foreign] = await add_messages(http, other, "We need an import")
+    key = await key_for(engine, (await in_new_workspace(engine, caller)).workspace_id)
+    async with connect(server, Authorization=f"Bearer {key}") as elsewhere:
+        [far] = await add_messages(elsewhere, await new_chat(elsewhere), "We need a holiday")
 
-    answer = await http.post(f"/api/chats/{chat}/memories", json={"messageIds": foreign})
+    answers = [
+        await http.post(f"/api/chats/{chat}/memories", json={"messageIds": ids, "summary": "x"})
+        for ids in ([foreign], [own, foreign], [far], [own, far])
+    ]
 
-    assert error_of(answer) == (400, "Bad Request")
+    assert [error_of(each) for each in answers] == [(400, "Bad Request")] * 4
+    assert [(await list_memories(http, each))["total"] for each in (chat, other)] == [0, 0]
+    messages = (await http.get(f"/api/messages/{own}")).json()
+    assert messages["memoryId"] is None
 
 
 @pytest.mark.parametrize(

@@ -105,18 +105,27 @@ async def test_R015_R016_any_category_is_stored_unchanged(routed: Routed, catego
 
 
 async def test_R017_a_near_duplicate_returns_the_existing_memory(
-    routed: Routed, embedder: StubEmbedder
+    routed: Routed, embedder: StubEmbedder, clock: Clock
 ) -> None:
     embedder.table = {
         "User lives in Oslo": at_cosine(1.0),
         "The user resides in Oslo": at_cosine(0.99),
+        "The user resides in Bergen": at_cosine(0.99),
     }
-    first = await call_tool(routed, SAVE, {"content": "User lives in Oslo"})
-    second = await call_tool(routed, SAVE, {"content": "The user resides in Oslo"}, "call_2")
+    path = f"/v1/workspaces/ws_{routed.caller.workspace_id}/memories"
+    first = await call_tool(routed, SAVE, {"content": "User lives in Oslo", "category": "fact"})
+    [saved] = (await routed.http.get(path)).json()["items"]
+    clock.advance(timedelta(days=1))
 
-    [row] = await stored_memories(routed)
-    assert f"mem_{row['code']}" in first
-    assert f"mem_{row['code']}" in second
+    again = {"content": "The user resides in Oslo", "category": "preference"}
+    second = await call_tool(routed, SAVE, again, "call_2")
+
+    assert (await routed.http.get(path)).json()["items"] == [saved]  # unchanged
+    assert saved["id"] in first
+    assert saved["id"] in second
+    third = await call_tool(routed, SAVE, {"content": "The user resides in Bergen"}, "call_3")
+    assert saved["id"] not in third
+    assert len((await routed.http.get(path)).json()["items"]) == 2
 
 
 async def test_R018_R024_R025_R026_R027_the_example_calls_work(
@@ -196,8 +205,16 @@ async def test_the_librarian_quotes_a_text_of_several_lines_unchanged(
     assert quoted == f"I remember:\n- “{text}” ({memory})"
 
 
-async def test_R019_query_is_required(routed: Routed) -> None:
-    assert "query" in await call_tool(routed, RECALL, {})
+@pytest.mark.parametrize("arguments", [{}, {"query": None}, {"query": " "}, {"query": 5}])
+async def test_R019_query_is_required(routed: Routed, arguments: Object) -> None:
+    await routed.remember("The user likes tea.")
+
+    refused = await call_tool(routed, RECALL, arguments)
+    found = await call_tool(routed, RECALL, {"query": "The user likes tea."}, "call_2")
+
+    assert refused.startswith("Error: `query`")
+    assert "tea" not in refused
+    assert "The user likes tea." in found
 
 
 async def save_facts(routed: Routed, embedder: StubEmbedder, count: int) -> list[str]:
@@ -492,6 +509,23 @@ async def test_R005_R006_N18_one_search_labels_each_kind_and_omits_the_rest(
         f"4. **{ids[1]}** (decision, decision, score 0.60)",
         "D",
     ]
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "My password is wrong.",
+        "The meeting is at 10:30 on 2026-03-04.",
+        "Call me on +47 900 00 000.",
+        "Invoice 1234567890123456 is due.",
+        "I keep a secret: nobody knows.",
+    ],
+)
+async def test_S80_harmless_text_is_stored_unchanged(routed: Routed, harmless: str) -> None:
+    await call_tool(routed, SAVE, {"content": harmless})
+
+    listed = (await routed.http.get("/v1/memories")).json()["data"]
+    assert [each["content"] for each in listed] == [harmless]
 
 
 async def test_a_memory_saved_in_a_project_thread_belongs_to_the_project(routed: Routed) -> None:

@@ -455,6 +455,7 @@ async def test_a_repeated_user_message_is_stored_once(routed: Routed) -> None:
 async def test_R041_R042_R043_automatic_memories_appear_in_the_list_only(
     routed: Routed, route: str
 ) -> None:
+    path = f"/v1/workspaces/ws_{routed.caller.workspace_id}/memories"
     routed.upstream.script = [
         Answer("Oslo has twice as many rainy days as Bergen has dry ones. " * 5)
     ]
@@ -465,11 +466,21 @@ async def test_R041_R042_R043_automatic_memories_appear_in_the_list_only(
     else:
         body = {"model": "m1", "input": "Look it up.", "stream": True}
         answer = await routed.http.post("/v1/responses", json=body, headers=headers)
+    events = [each async for each in events_of(answer)]
     await routed.drain()
 
+    if route == "chat":
+        assert events.pop() == "[DONE]"
+        assert {each["object"] for each in events} == {"chat.completion.chunk"}
+    else:
+        names = re.findall(r"^event: (.*)$", answer.text, re.MULTILINE)
+        assert names == [each["type"] for each in events]
+        assert {name.partition(".")[0] for name in names} == {"response"}
     assert "x_memory" not in answer.text
-    listed = (await routed.http.get("/v1/memories")).json()["data"]
-    assert [each["content"][:29] for each in listed] == ["Oslo has twice as many rainy "]
+    listed = (await routed.http.get(path)).json()["items"]
+    assert [(each["content"][:29], each["source_type"]) for each in listed] == [
+        ("Oslo has twice as many rainy ", "auto_research")
+    ]
 
 
 async def test_an_unknown_turn_kind_is_rejected(routed: Routed) -> None:

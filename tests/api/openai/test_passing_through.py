@@ -321,10 +321,20 @@ async def test_N19_bad_requests_get_the_openai_object(
 
 
 async def test_N19_a_bad_key_is_an_authentication_error(routed: Routed) -> None:
-    answer = await routed.http.get("/v1/models", headers={"Authorization": "Bearer rk_no"})
+    bad = {"Authorization": "Bearer rk_no"}
 
-    assert answer.status_code == 401
-    assert answer.json()["error"]["code"] == "authentication_error"
+    answers = [
+        await routed.http.get("/v1/models", headers=bad),
+        await routed.chat("Hi", headers=bad),
+        await routed.http.post("/v1/responses", json={"model": "m1", "input": "Hi"}, headers=bad),
+    ]
+
+    assert [each.status_code for each in answers] == [401] * 3
+    for each in answers:
+        error = each.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert error["code"] == "authentication_error"
+    assert routed.upstream.requests == []
 
 
 async def test_models_are_listed_and_found(routed: Routed) -> None:

@@ -216,26 +216,47 @@ async def test_N19_bad_json_and_bad_keys_get_the_openai_object(
         )
 
 
+@pytest.mark.parametrize("right", list(Right))
 async def test_N24_S23_each_route_needs_its_right(
-    server: Server, engine: Engine, caller: Caller, http: httpx2.AsyncClient
+    server: Server, engine: Engine, caller: Caller, http: httpx2.AsyncClient, right: Right
 ) -> None:
-    created = await http.post(f"{workspace_path(caller)}/memories", json={"content": "A."})
-    memory = f"{workspace_path(caller)}/memories/{created.json()['id']}"
-    reader = await create_key(
-        engine, workspace=str(caller.workspace_id), rights=[Right.READ], is_unbound=True
+    workspace = workspace_path(caller)
+    created = (await http.post(f"{workspace}/memories", json={"content": "A."})).json()
+    memory = f"{workspace}/memories/{created['id']}"
+    requests: list[tuple[set[Right], str, str, dict[str, str] | None]] = [
+        ({Right.READ}, "GET", "/v1/workspaces", None),
+        ({Right.READ}, "GET", workspace, None),
+        ({Right.READ}, "GET", f"{workspace}/memories", None),
+        ({Right.READ}, "GET", memory, None),
+        ({Right.READ}, "POST", f"{workspace}/search", {"query": "A."}),
+        ({Right.WRITE}, "POST", f"{workspace}/memories", {"content": "B."}),
+        ({Right.READ, Right.WRITE}, "PATCH", memory, {"content": "C."}),
+        ({Right.DELETE}, "DELETE", memory, None),
+        ({Right.ADMIN}, "POST", "/v1/workspaces", {"name": "A"}),
+        ({Right.ADMIN}, "PATCH", workspace, {"name": "B"}),
+        ({Right.ADMIN, Right.DELETE}, "DELETE", workspace, None),
+    ]
+    before = (await http.get(f"{workspace}/memories")).json()["items"]
+    key = await create_key(
+        engine, workspace=str(caller.workspace_id), rights=[right], is_unbound=True
     )
-    async with connect(server, Authorization=f"Bearer {reader.text}") as reading:
-        for method, path, body in [
-            ("POST", "/v1/workspaces", {"name": "A"}),
-            ("PATCH", workspace_path(caller), {"name": "A"}),
-            ("DELETE", workspace_path(caller), None),
-            ("POST", f"{workspace_path(caller)}/memories", {"content": "A"}),
-            ("PATCH", memory, {"content": "B"}),
-            ("DELETE", memory, None),
-        ]:
-            answer = await reading.request(method, path, json=body)
-            assert error_code(answer) == (403, "scope_insufficient"), (method, path)
-        assert (await reading.get(memory)).status_code == 200
+    async with connect(server, Authorization=f"Bearer {key.text}") as limited:
+        refused = {
+            (method, path): await limited.request(method, path, json=body)
+            for needed, method, path, body in requests
+            if not needed <= {right}
+        }
+        after = (await http.get(f"{workspace}/memories")).json()["items"]
+        served = {
+            (method, path): (await limited.request(method, path, json=body)).status_code
+            for needed, method, path, body in requests
+            if needed <= {right} and method != "DELETE"
+        }
+
+    for request, answer in refused.items():
+        assert error_code(answer) == (403, "scope_insufficient"), request
+    assert after == before
+    assert [request for request, status in served.items() if status >= 400] == []
 
 
 async def test_the_project_in_the_path_is_an_id_or_a_name(
