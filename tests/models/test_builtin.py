@@ -20,7 +20,7 @@ LONG = "The committee met again and again to talk about the budget of the town. 
 
 
 def test_the_identity_names_the_model(builtin: BuiltinEmbedder) -> None:
-    assert builtin.identity == EmbedderIdentity("builtin", "snowflake-arctic-embed-s")
+    assert builtin.identity == EmbedderIdentity("builtin", "builtin", "snowflake-arctic-embed-s")
 
 
 def test_the_runtime_writes_nothing_to_the_home_directory(weights: Weights, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from recollect.core.settings import EmbeddingEndpoint
 from recollect.models.builtin_embedder import BuiltinEmbedder
 from recollect.models.embedder import Embedder, Purpose
 from recollect.models.endpoint_embedder import EndpointEmbedder
+from recollect.models.openai_embeddings import OPENAI_EMBEDDINGS
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ async def embedder(
     if request.param == "builtin":
         yield builtin
         return
-    endpoint = EndpointEmbedder(EmbeddingEndpoint(stub.url, "some-model"))
+    endpoint = EndpointEmbedder(EmbeddingEndpoint(stub.url, "some-model"), OPENAI_EMBEDDINGS)
     yield endpoint
     await endpoint.aclose()
 

@@ -20,6 +20,7 @@ from recollect.core.settings import EmbeddingEndpoint
 from recollect.models.embedder import EmbedderIdentity, Purpose
 from recollect.models.endpoint_embedder import EndpointEmbedder
 from recollect.models.endpoints import CircuitBreaker
+from recollect.models.openai_embeddings import OPENAI_EMBEDDINGS
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +29,7 @@ KEY = "sk-very-secret"
 
 @pytest.fixture
 async def embedder(stub: StubEndpoint) -> AsyncIterator[EndpointEmbedder]:
-    embedder = EndpointEmbedder(EmbeddingEndpoint(stub.url, "some-model", KEY))
+    embedder = EndpointEmbedder(EmbeddingEndpoint(stub.url, "some-model", KEY), OPENAI_EMBEDDINGS)
     yield embedder
     await embedder.aclose()
 
@@ -54,7 +55,7 @@ async def test_the_request_follows_the_openai_format(
 
 
 async def test_without_a_key_no_authorization_header_is_sent(stub: StubEndpoint) -> None:
-    embedder = EndpointEmbedder(EmbeddingEndpoint(stub.url + "/", "some-model"))
+    embedder = EndpointEmbedder(EmbeddingEndpoint(stub.url + "/", "some-model"), OPENAI_EMBEDDINGS)
 
     await embedder.embed(["Ada"], Purpose.QUERY)
 
@@ -207,7 +208,7 @@ async def test_dimensions_must_agree_between_batches(
 
 
 async def test_a_refused_connection_is_unavailable(refused_url: str) -> None:
-    embedder = EndpointEmbedder(EmbeddingEndpoint(refused_url, "some-model"))
+    embedder = EndpointEmbedder(EmbeddingEndpoint(refused_url, "some-model"), OPENAI_EMBEDDINGS)
 
     with pytest.raises(Unavailable):
         await embedder.embed(["Ada"], Purpose.PASSAGE, deadline=timedelta(milliseconds=300))
@@ -219,7 +220,9 @@ async def test_S82_errors_do_not_reveal_address_key_or_response(
     embedder: EndpointEmbedder, stub: StubEndpoint, refused_url: str
 ) -> None:
     stub.replies = [Reply(401, body=f"bad key {KEY} for {stub.url}".encode())]
-    unreachable = EndpointEmbedder(EmbeddingEndpoint(refused_url, "some-model", KEY))
+    unreachable = EndpointEmbedder(
+        EmbeddingEndpoint(refused_url, "some-model", KEY), OPENAI_EMBEDDINGS
+    )
 
     for failing in (embedder, unreachable):
         with pytest.raises(Unavailable) as caught:
@@ -366,10 +369,12 @@ class TestCircuit:
 
 def test_S82_the_identity_omits_the_password() -> None:
     embedder = EndpointEmbedder(
-        EmbeddingEndpoint("https://ada:secret@example.org/v1?version=2", "m")
+        EmbeddingEndpoint("https://ada:secret@example.org/v1?version=2", "m"), OPENAI_EMBEDDINGS
     )
 
-    assert embedder.identity == EmbedderIdentity("https://example.org/v1/embeddings?version=2", "m")
+    assert embedder.identity == EmbedderIdentity(
+        "openai", "https://example.org/v1/embeddings?version=2", "m"
+    )
 
 
 @pytest.mark.parametrize(
@@ -377,4 +382,4 @@ def test_S82_the_identity_omits_the_password() -> None:
 )
 def test_an_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(Invalid):
-        EndpointEmbedder(EmbeddingEndpoint(url, "m"))
+        EndpointEmbedder(EmbeddingEndpoint(url, "m"), OPENAI_EMBEDDINGS)

@@ -37,6 +37,7 @@ class StubEmbedder:
         dimension: int = 8,
         model: str = "stub",
         endpoint: str = "stub",
+        kind: str = "stub",
         salt: str = "",
     ) -> None:
         self.table = dict(table or {})
@@ -48,7 +49,7 @@ class StubEmbedder:
         self.failures: dict[str, list[Unavailable]] = {}
         self.delay = timedelta()
         self.seen_texts: list[str] = []
-        self._identity = EmbedderIdentity(endpoint, model)
+        self._identity = EmbedderIdentity(kind, endpoint, model)
 
     @property
     def identity(self) -> EmbedderIdentity:

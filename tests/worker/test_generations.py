@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -51,6 +52,45 @@ async def vectors_by_generation(engine: Engine, caller: Caller) -> dict[tuple[in
 def with_old_model(new: StubEmbedder, old: StubEmbedder) -> Embedders:
     """Embedders with the new model as default; the old one still serves its generation."""
     return Embedders(new, {"old": old})
+
+
+@pytest.mark.parametrize(
+    ("kind", "endpoint"),
+    [("builtin", "builtin"), ("openai", "https://example.org/v1/embeddings")],
+)
+async def test_a_generation_of_a_release_without_kinds_serves_on(
+    engine: Engine, caller: Caller, kind: str, endpoint: str
+) -> None:
+    embedder = StubEmbedder(kind=kind, endpoint=endpoint)
+    engine = replace(engine, embedders=Embedders(embedder))
+    await save(engine, caller, Save("Ada drinks tea"))
+    async with engine.pool.writing(caller.workspace_id) as db:
+        await db.execute(
+            "UPDATE generation SET kind = NULL WHERE workspace_id = %s", [caller.workspace_id]
+        )
+    engine.generation_cache.drop(caller.workspace_id)
+
+    await spaces.embed_missing(engine, caller.workspace_id, spaces.no_heartbeat)
+
+    state = await generation_state(engine, caller)
+    assert state.filling is None
+    assert state.serving is not None
+    assert state.serving.number == 1
+    assert spaces.identity_of(state.serving) == embedder.identity
+
+
+async def test_another_kind_at_the_same_endpoint_is_another_generation(
+    engine: Engine, caller: Caller
+) -> None:
+    old, new = StubEmbedder(kind="one"), StubEmbedder(kind="two")
+    await save(replace(engine, embedders=Embedders(old)), caller, Save("Ada drinks tea"))
+    engine = replace(engine, embedders=with_old_model(new, old))
+
+    await spaces.embed_missing(engine, caller.workspace_id, spaces.no_heartbeat)
+
+    state = await generation_state(engine, caller)
+    assert state.serving is not None
+    assert (state.serving.number, state.serving.kind) == (2, "two")
 
 
 async def test_recall_works_while_the_embedding_model_changes_under_load(

@@ -6,11 +6,11 @@ import asyncio
 from recollect.cli.arguments import Commands, add_command
 from recollect.cli.tenants.common import open_command_engine
 from recollect.core.settings import Settings
+from recollect.embeddings.generations import identity_of
 from recollect.embeddings.queries import generations
 from recollect.embeddings.queries.generations import Progress
 from recollect.engine import Engine
 from recollect.maintenance import survey
-from recollect.models.embedder import EmbedderIdentity
 from recollect.tenancy.queries import workspaces as workspaces_queries
 from recollect.worker import Worker
 
@@ -58,8 +58,7 @@ async def _uses_configured_models(engine: Engine) -> bool:
         ]
     return all(
         space.serving
-        and EmbedderIdentity(space.serving.endpoint, space.serving.model)
-        == engine.embedders.configured(space.embedder).identity
+        and identity_of(space.serving) == engine.embedders.configured(space.embedder).identity
         for space in spaces
     )
 

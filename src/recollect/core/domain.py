@@ -499,6 +499,7 @@ class Generation:
     """One vector space: its model, its dimension, and its state (filling, serving, retired)."""
 
     number: int
+    kind: str
     endpoint: str
     model: str
     dimension: int

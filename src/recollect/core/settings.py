@@ -18,22 +18,26 @@ from recollect.core.errors import Invalid
 PREFIX = "RECOLLECT_"
 DEFAULT_FILE = Path("recollect.toml")
 
+DEFAULT_KIND = "openai"
+
 # Addresses that mean "listen everywhere". Clients cannot use them as a host name.
 _WILDCARD_HOSTS = {"", "0.0.0.0", "::"}  # noqa: S104
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingEndpoint:
-    """An OpenAI-compatible embeddings endpoint the operator has configured."""
+    """An embeddings endpoint the operator has configured."""
 
     url: str
     model: str
     key: str | None = field(default=None, repr=False)
+    # The API that it speaks; see `models/kinds.py`.
+    kind: str = DEFAULT_KIND
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """An OpenAI-compatible chat endpoint the operator has configured."""
+    """A chat endpoint the operator has configured."""
 
     url: str
     key: str | None = field(default=None, repr=False)
@@ -41,6 +45,7 @@ class Upstream:
     model: str | None = None
     # Some models refuse every request that offers tools.
     tools: bool = True
+    kind: str = DEFAULT_KIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,9 @@ class Settings:
     )
     embedding_model: str | None = _setting("Model at the embeddings endpoint.", None)
     embedding_key: str | None = _setting("API key for the embeddings endpoint.", None)
+    embedding_kind: str = _setting(
+        "API of the embeddings endpoint: `openai` for every OpenAI-compatible one.", DEFAULT_KIND
+    )
     embedding_deadline_ms: int = _setting(
         "How long a save waits for its vector. After that it is stored without one.", 1_000
     )
@@ -106,6 +114,9 @@ class Settings:
         "Model at the chat endpoint for background jobs and for requests that name no model.", None
     )
     chat_key: str | None = _setting("API key for the chat endpoint.", None)
+    chat_kind: str = _setting(
+        "API of the chat endpoint: `openai` for every OpenAI-compatible one.", DEFAULT_KIND
+    )
     chat_tools: bool = _setting(
         "Whether to offer the memory tools to the chat model. Some models refuse tools.", True
     )
@@ -192,14 +203,14 @@ class Settings:
     embedders: Mapping[str, EmbeddingEndpoint] = field(
         default_factory=dict[str, EmbeddingEndpoint],
         metadata={
-            "help": "Named embeddings endpoints (`[embedders.NAME]` with url, model, key) "
+            "help": "Named embeddings endpoints (`[embedders.NAME]` with url, model, key, kind) "
             "that a workspace may use instead."
         },
     )
     upstreams: Mapping[str, Upstream] = field(
         default_factory=dict[str, Upstream],
         metadata={
-            "help": "More chat endpoints (`[upstreams.NAME]` with url, key, model, tools). "
+            "help": "More chat endpoints (`[upstreams.NAME]` with url, key, model, tools, kind). "
             "Their model `M` is named `NAME/M`."
         },
     )
@@ -351,16 +362,18 @@ def _type_name(wanted: str) -> str:
 
 
 def _endpoint(name: str, table: Mapping[str, Any]) -> EmbeddingEndpoint:
-    unknown = set(table) - {"url", "model", "key"}
+    unknown = set(table) - {"url", "model", "key", "kind"}
     if unknown or not {"url", "model"} <= set(table):
-        raise Invalid(f"`[embedders.{name}]` takes `url`, `model` and, if needed, `key`.")
-    return EmbeddingEndpoint(url=table["url"], model=table["model"], key=table.get("key"))
+        raise Invalid(f"`[embedders.{name}]` takes `url`, `model` and, if needed, `key`, `kind`.")
+    return EmbeddingEndpoint(**table)
 
 
 def _upstream(name: str, table: Mapping[str, Any]) -> Upstream:
-    if set(table) - {"url", "key", "model", "tools"} or "url" not in table or "/" in name:
-        raise Invalid(f"`[upstreams.{name}]` takes `url` and, if needed, `key`, `model`, `tools`.")
-    return Upstream(table["url"], table.get("key"), table.get("model"), table.get("tools", True))
+    if set(table) - {"url", "key", "model", "tools", "kind"} or "url" not in table or "/" in name:
+        raise Invalid(
+            f"`[upstreams.{name}]` takes `url` and, if needed, `key`, `model`, `tools`, `kind`."
+        )
+    return Upstream(**table)
 
 
 def _price(name: str, table: Any) -> Price:

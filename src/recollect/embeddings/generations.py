@@ -403,6 +403,7 @@ async def _create(
     await generations.insert(
         db,
         workspace_id,
+        kind=identity.kind,
         endpoint=identity.endpoint,
         model=identity.model,
         fingerprint=[float(value) for value in fingerprint],
@@ -414,7 +415,7 @@ async def _create(
 
 def identity_of(generation: Generation) -> EmbedderIdentity:
     """Return the model that made a generation's vectors."""
-    return EmbedderIdentity(generation.endpoint, generation.model)
+    return EmbedderIdentity(generation.kind, generation.endpoint, generation.model)
 
 
 def _is_same_model(generation: Generation, identity: EmbedderIdentity, fingerprint: Vector) -> bool:

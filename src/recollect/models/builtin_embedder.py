@@ -68,8 +68,8 @@ class BuiltinEmbedder:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """The endpoint and model of this embedder."""
-        return EmbedderIdentity("builtin", MODEL)
+        """The kind, endpoint and model of this embedder."""
+        return EmbedderIdentity("builtin", "builtin", MODEL)
 
     async def embed(
         self, texts: Sequence[str], purpose: Purpose, *, deadline: timedelta | None = None

@@ -27,8 +27,10 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EmbedderIdentity:
-    """The endpoint and model of vectors. The same identity should mean the same vector space."""
+    """The origin of vectors. The same identity should mean the same vector space."""
 
+    # `builtin`, or the kind of API that the endpoint speaks; see `kinds.py`.
+    kind: str
     endpoint: str
     model: str
 
@@ -38,7 +40,7 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """The endpoint and model of this embedder."""
+        """The kind, endpoint and model of this embedder."""
         ...
 
     async def embed(

@@ -1,27 +1,26 @@
-"""An embedder behind an OpenAI-compatible endpoint: `POST {url}/embeddings`.
+"""An embedder behind an HTTP endpoint: batches, retries and limits, whatever API it speaks.
 
 Every failure becomes `Unavailable`, without the address, key or response in its text.
 """
 
 import asyncio
-import base64
-import binascii
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from secrets import SystemRandom
+from typing import Any
 
 import httpx2
 import numpy as np
 import structlog
-from pydantic import BaseModel, ValidationError
 
 from recollect.core.errors import Unavailable
 from recollect.core.settings import EmbeddingEndpoint
 from recollect.models.backoff import retry_after
 from recollect.models.embedder import EmbedderIdentity, Purpose, TextRefused, Vector
-from recollect.models.endpoints import CircuitBreaker, http_url
+from recollect.models.endpoints import CircuitBreaker
 
 # Text Embeddings Inference refuses more than 32 inputs by default; other servers accept more.
 _BATCH_TEXTS = 32
@@ -44,19 +43,32 @@ _random = SystemRandom()
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingApi:
+    """The wire format of one kind of embeddings endpoint."""
+
+    kind: str
+    # The URL to post to, from the configured one or from itself. Raises `Invalid`.
+    url: Callable[[str], httpx2.URL]
+    # The headers that carry the key.
+    headers: Callable[[str], Mapping[str, str]]
+    # The request for these texts, from the model and the purpose.
+    body: Callable[[str, Sequence[str], Purpose], Mapping[str, Any]]
+    # The vectors of a response, in the order of the request. Raises `ValueError` if unreadable.
+    vectors: Callable[[bytes], list[Vector]]
+
+
 class EndpointEmbedder:
-    """Embeds through one endpoint over one connection pool.
+    """Embeds through one endpoint over one connection pool."""
 
-    The purpose of a text changes nothing. Most of these models are symmetric, and the server that
-    runs one of the others can best add the prefix itself.
-    """
-
-    def __init__(self, endpoint: EmbeddingEndpoint) -> None:
+    def __init__(self, endpoint: EmbeddingEndpoint, api: EmbeddingApi) -> None:
         """Do not connect yet; raise `Invalid` if the URL is invalid."""
-        self._url = embeddings_url(endpoint.url)
+        self._api = api
+        self._url = api.url(endpoint.url)
         self._model = endpoint.model
+        self._identity = identity_of(endpoint, api)
         self._client = httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {},
+            headers=api.headers(endpoint.key) if endpoint.key else {},
             timeout=_TIMEOUT,
             follow_redirects=False,  # a redirect could send the key and the texts elsewhere
         )
@@ -65,8 +77,8 @@ class EndpointEmbedder:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """The endpoint and model; a password in the URL is left out."""
-        return identity_of(self._url, self._model)
+        """The kind, endpoint and model; a password in the URL is left out."""
+        return self._identity
 
     async def embed(
         self, texts: Sequence[str], purpose: Purpose, *, deadline: timedelta | None = None
@@ -139,7 +151,7 @@ class EndpointEmbedder:
         try:
             async with asyncio.timeout(left), self._slots[purpose]:
                 is_sent = True
-                vectors = _parse_vectors(await self._post(texts), len(texts))
+                vectors = self._read(await self._post(texts, purpose), len(texts))
         except _Failed as failure:
             # A refused text must not open the circuit for the others.
             if not isinstance(failure, TextRefused):
@@ -152,8 +164,8 @@ class EndpointEmbedder:
         self._circuit.succeeded()
         return vectors
 
-    async def _post(self, texts: list[str]) -> bytes:
-        body = {"model": self._model, "input": texts, "encoding_format": "float"}
+    async def _post(self, texts: list[str], purpose: Purpose) -> bytes:
+        body = self._api.body(self._model, texts, purpose)
         try:
             response = await self._client.post(self._url, json=body)
         except httpx2.HTTPError as error:
@@ -169,6 +181,18 @@ class EndpointEmbedder:
             is_temporary=response.status_code in {408, 429} or response.is_server_error,
             retry_after=retry_after(response.headers.get("Retry-After")),
         )
+
+    def _read(self, content: bytes, count: int) -> list[Vector]:
+        """Return the vectors in the order of the request, checked and scaled to unit length."""
+        try:
+            vectors = self._api.vectors(content)
+        except ValueError:
+            raise _Failed("unreadable answer") from None
+        if len(vectors) != count:
+            raise _Failed("wrong count")
+        if len({vector.size for vector in vectors}) != 1:
+            raise _Failed("different dimensions")
+        return [_to_unit(vector) for vector in vectors]
 
 
 # Endpoints refuse an empty text. This replaces it.
@@ -198,24 +222,10 @@ class _TooLong(Exception):
     """The endpoint works and finds the input too long."""
 
 
-class _Item(BaseModel):
-    index: int
-    embedding: list[float] | str
-
-
-class _EmbeddingsResponse(BaseModel):
-    data: list[_Item]
-
-
-def identity_of(url: httpx2.URL, model: str) -> EmbedderIdentity:
+def identity_of(endpoint: EmbeddingEndpoint, api: EmbeddingApi) -> EmbedderIdentity:
     """Return the identity of an endpoint; a password in the URL is left out."""
-    return EmbedderIdentity(str(url.copy_with(userinfo=b"")), model)
-
-
-def embeddings_url(base: str) -> httpx2.URL:
-    """Return the URL to post texts to; raise `Invalid` if `base` is not an HTTP URL."""
-    url = http_url(base, "an embeddings endpoint")
-    return url.copy_with(path=url.path.rstrip("/").removesuffix("/embeddings") + "/embeddings")
+    url = str(api.url(endpoint.url).copy_with(userinfo=b""))
+    return EmbedderIdentity(api.kind, url, endpoint.model)
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:
@@ -252,29 +262,6 @@ def _is_too_long(response: httpx2.Response) -> bool:
         words in text
         for words in ("context length", "context size", "too long", "too large", "max_tokens")
     )
-
-
-def _parse_vectors(content: bytes, count: int) -> list[Vector]:
-    """Return the vectors in the order of the request, checked and scaled to unit length."""
-    try:
-        items = sorted(
-            _EmbeddingsResponse.model_validate_json(content).data, key=lambda item: item.index
-        )
-        vectors = [_to_array(item.embedding) for item in items]
-    except (ValidationError, binascii.Error, ValueError):
-        raise _Failed("unreadable answer") from None
-    if [item.index for item in items] != list(range(count)):
-        raise _Failed("wrong count")
-    if len({vector.size for vector in vectors}) != 1:
-        raise _Failed("different dimensions")
-    return [_to_unit(vector) for vector in vectors]
-
-
-def _to_array(embedding: list[float] | str) -> Vector:
-    if isinstance(embedding, str):
-        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
-    with np.errstate(over="ignore"):  # a number that is too large becomes infinite and is refused
-        return np.array(embedding, dtype=np.float32)
 
 
 def _to_unit(vector: Vector) -> Vector:

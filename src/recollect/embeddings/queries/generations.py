@@ -20,8 +20,13 @@ from recollect.db.pool import Db
 from recollect.db.visibility import DOCUMENT_VISIBLE, IN_SCOPE, scope_values
 
 _EMBEDDER = "SELECT embedder FROM workspace WHERE id = %(workspace_id)s"
-_IN_USE = """
-    SELECT number, endpoint, model, dimension, fingerprint, state
+# Rows of the first releases have no kind. Their endpoint is a URL, or the name of a kind.
+_COLUMNS = """
+    number, coalesce(kind, CASE WHEN starts_with(endpoint, 'http') THEN 'openai' ELSE endpoint END)
+        AS kind, endpoint, model, dimension, fingerprint, state
+"""
+_IN_USE = f"""
+    SELECT {_COLUMNS}
     FROM generation
     WHERE workspace_id = %(workspace_id)s AND state IN ('serving', 'filling')
 """
@@ -68,8 +73,8 @@ async def _indexed(
 
 
 # Taken by every save, so that the switch, which locks the row FOR UPDATE, waits for running saves.
-_LOCK_SERVING = """
-    SELECT number, endpoint, model, dimension, fingerprint, state
+_LOCK_SERVING = f"""
+    SELECT {_COLUMNS}
     FROM generation
     WHERE workspace_id = %(workspace_id)s AND state = 'serving'
     FOR SHARE
@@ -94,9 +99,10 @@ _CLEAR_REFUSED_CHUNKS = """
 """
 _INSERT = """
     INSERT INTO generation (
-        workspace_id, number, endpoint, model, dimension, fingerprint, state, created_at, served_at
+        workspace_id, number, kind, endpoint, model, dimension, fingerprint, state, created_at,
+        served_at
     )
-    SELECT %(workspace_id)s, coalesce(max(number), 0) + 1, %(endpoint)s, %(model)s,
+    SELECT %(workspace_id)s, coalesce(max(number), 0) + 1, %(kind)s, %(endpoint)s, %(model)s,
         %(dimension)s, %(fingerprint)s, %(state)s, %(now)s,
         CASE WHEN %(state)s = 'serving' THEN %(now)s::timestamptz END
     FROM generation
@@ -109,6 +115,7 @@ async def insert(
     db: Db,
     workspace_id: WorkspaceId,
     *,
+    kind: str,
     endpoint: str,
     model: str,
     fingerprint: Sequence[float],
@@ -122,6 +129,7 @@ async def insert(
         _INSERT,
         {
             "workspace_id": workspace_id,
+            "kind": kind,
             "endpoint": endpoint,
             "model": model,
             "dimension": len(fingerprint),
