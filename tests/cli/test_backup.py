@@ -205,6 +205,17 @@ def test_a_backup_of_a_newer_release_is_rejected_before_any_change(
     assert not (workdir / "data").exists()
 
 
+def test_a_backup_of_an_older_release_says_how_to_restore_it(backup: Path, workdir: Path) -> None:
+    older = with_manifest(backup, workdir / "older.tar", migration=26, migration_name=None)
+
+    refused = recollect("restore", older, "--data-dir", workdir / "data")
+
+    assert refused.code == 1
+    assert "was made by an older Recollect (migration 26)" in refused.err
+    assert "Restore it with commit `" in refused.err
+    assert not (workdir / "data").exists()
+
+
 def test_a_restore_that_fails_at_the_end_leaves_nothing_behind(
     backup: Path, databases: TestDatabases, workdir: Path
 ) -> None:

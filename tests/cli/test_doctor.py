@@ -123,6 +123,18 @@ def test_a_database_without_schema_needs_migrations(databases: TestDatabases) ->
     assert "`recollect migrate`" in (migrations.todo or "")
 
 
+def test_a_database_of_an_old_pre_release_needs_that_release_first(
+    databases: TestDatabases,
+) -> None:
+    url = databases.clone()
+    run(url, "UPDATE migration SET name = '0001_foundation' WHERE number = 1")
+
+    migrations = findings(Settings(database_url=url))["migrations"]
+
+    assert migrations.state == "FAIL"
+    assert "`recollect migrate` of commit" in (migrations.todo or "")
+
+
 def test_missing_extensions_are_reported_with_the_command_to_run(databases: TestDatabases) -> None:
     url = databases.empty()
     run(url.replace("//recollect@", "//postgres@"), "DROP EXTENSION vector; DROP EXTENSION pg_trgm")

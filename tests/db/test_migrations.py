@@ -131,6 +131,7 @@ async def test_an_older_database_is_refused_with_advice(databases: TestDatabases
 
     assert "`0031_tally_by_place`" in refused.value.message
     assert "`recollect migrate` of commit" in refused.value.message
+    assert (await schema_state(url)).is_too_old
     assert row_counts(databases, url) == before
 
 

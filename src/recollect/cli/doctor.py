@@ -22,7 +22,7 @@ from recollect.core.logging import configure_logging
 from recollect.core.settings import DEFAULT_FILE, Settings, named_file
 from recollect.db import catalog, job_queue
 from recollect.db.catalog import DatabaseFacts
-from recollect.db.migrate import schema_state
+from recollect.db.migrate import LAST_UNSQUASHED_COMMIT, schema_state
 from recollect.db.pool import Db, connect, is_pooled
 from recollect.learning.inbox import backlog, describe_delay
 from recollect.models import librarian
@@ -430,6 +430,10 @@ async def _migrations(database: Database) -> Findings:
     if state.is_newer:
         says = f"the database is at {state.newest}, newer than this Recollect"
         yield Finding("migrations", FAIL, says, "upgrade Recollect on this machine")
+    elif state.is_too_old:
+        says = "an older pre-release migrated the database"
+        todo = f"run `recollect migrate` of commit `{LAST_UNSQUASHED_COMMIT}` first"
+        yield Finding("migrations", FAIL, says, todo)
     elif state.pending:
         says = f"{len(state.pending)} pending, the first is {state.pending[0]}"
         yield Finding("migrations", WARN, says, "run `recollect migrate`; `serve` does this too")

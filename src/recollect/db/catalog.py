@@ -134,14 +134,13 @@ async def contents(db: Db, names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-_NEWEST_MIGRATION = "SELECT coalesce(max(number), 0) FROM migration"
+_NEWEST_MIGRATION = "SELECT number, name FROM migration ORDER BY number DESC LIMIT 1"
 
 
-async def newest_migration(db: Db) -> int:
-    """The number of the last migration applied."""
+async def newest_migration(db: Db) -> tuple[int, str | None]:
+    """Return the number and the name of the last migration applied; 0 if there is none."""
     row = await (await db.execute(_NEWEST_MIGRATION)).fetchone()
-    assert row
-    return row[0]
+    return (row[0], row[1]) if row else (0, None)
 
 
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"

@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.1
 _FIRST_SQUASHED = "0001_foundation"
 LAST_SQUASHED = 32
 _SQUASHED_DIGEST = "cb0a84bb7f6e21befa335884e59b7aa3a0fe60e5d36d31270f572c908dde1c05"
-_LAST_UNSQUASHED_COMMIT = "03f3435"
+LAST_UNSQUASHED_COMMIT = "03f3435"
 
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%(lock)s)"
 _CREATE_TABLE = """
@@ -61,6 +61,8 @@ class SchemaState:
 
     newest: int
     pending: list[str]
+    # Whether it has only some of the migrations that were squashed, so that it cannot be adopted.
+    is_too_old: bool = False
 
     @property
     def is_newer(self) -> bool:
@@ -96,7 +98,8 @@ async def schema_state(url: str) -> SchemaState:
         applied = await _applied(db)
     numbers = {1} if _is_squashed(applied) else {each.number for each in applied}
     pending = [each.name for each in migrations() if each.number not in numbers]
-    return SchemaState(max(numbers, default=0), pending)
+    is_too_old = _is_squashed(applied) and not _can_be_adopted(applied)
+    return SchemaState(max(numbers, default=0), pending, is_too_old)
 
 
 @asynccontextmanager
@@ -145,6 +148,12 @@ def _is_squashed(applied: Sequence[_Applied]) -> bool:
     return bool(applied) and applied[0].name == _FIRST_SQUASHED
 
 
+def _can_be_adopted(applied: Sequence[_Applied]) -> bool:
+    """Whether these are all migrations that were squashed, unedited."""
+    recorded = "\n".join(f"{each.number} {each.digest}" for each in applied)
+    return hashlib.sha256(recorded.encode()).hexdigest() == _SQUASHED_DIGEST
+
+
 async def _adopt(db: Db, say: Callable[[str], None]) -> None:
     """Record the squashed migrations as `0001_schema`."""
     schema = migrations()[0]
@@ -152,11 +161,10 @@ async def _adopt(db: Db, say: Callable[[str], None]) -> None:
         applied = await _applied(db)
         if not _is_squashed(applied):
             return  # another process has just adopted it
-        recorded = "\n".join(f"{each.number} {each.digest}" for each in applied)
-        if hashlib.sha256(recorded.encode()).hexdigest() != _SQUASHED_DIGEST:
+        if not _can_be_adopted(applied):
             raise Conflict(
                 f"An older Recollect migrated this database (`{applied[-1].name}`). Run "
-                f"`recollect migrate` of commit `{_LAST_UNSQUASHED_COMMIT}` first, then start this "
+                f"`recollect migrate` of commit `{LAST_UNSQUASHED_COMMIT}` first, then start this "
                 "version again."
             )
         say(f"adopting {schema.name}")

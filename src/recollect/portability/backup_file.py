@@ -39,6 +39,8 @@ class Manifest:
     dump_bytes: int
     dump_sha256: str
     rows: Mapping[str, int]
+    # Backups made before the migrations were squashed do not have it.
+    migration_name: str | None = None
 
 
 class BackupWriter:
@@ -145,8 +147,9 @@ def _read_manifest(tar: tarfile.TarFile) -> Manifest:
     if file is None or member.size > _MAX_MANIFEST_BYTES:
         raise ValueError(member.name)
     values: dict[str, Any] = json.loads(file.read())
-    known = {name: values[name] for name in Manifest.__dataclass_fields__}
-    return Manifest(**known)
+    names = Manifest.__dataclass_fields__.keys() - {"migration_name"}
+    known = {name: values[name] for name in names}
+    return Manifest(**known, migration_name=values.get("migration_name"))
 
 
 def _digest_of(file: io.BufferedReader, size: int) -> str:

@@ -116,12 +116,14 @@ async def _copy(snapshot: Snapshot, tools: Path, file: BackupWriter) -> None:
 
 
 async def _manifest(snapshot: Snapshot, rows: Mapping[str, int], file: BackupWriter) -> Manifest:
+    migration, migration_name = await catalog.newest_migration(snapshot.db)
     return Manifest(
         format=FORMAT,
         recollect=__version__,
         made_at=f"{utc_now():%Y-%m-%d %H:%M:%S} UTC",
         postgres=snapshot.facts.version,
-        migration=await catalog.newest_migration(snapshot.db),
+        migration=migration,
+        migration_name=migration_name,
         schema=snapshot.schema,
         vector_schema=snapshot.facts.vector_schema or snapshot.schema,
         dump_bytes=file.dump_bytes,

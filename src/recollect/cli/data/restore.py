@@ -14,7 +14,7 @@ from recollect.cli.data.backup import (
 from recollect.compose import Database, open_database
 from recollect.core.settings import Settings
 from recollect.db import catalog
-from recollect.db.migrate import LAST_SQUASHED, migrations
+from recollect.db.migrate import LAST_SQUASHED, LAST_UNSQUASHED_COMMIT, migrations
 from recollect.db.pool import Db
 from recollect.portability.backup_file import Backup, open_backup
 from recollect.portability.dump import CannotCopy, find_restore_tools, load, prepare_database
@@ -38,7 +38,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
     """Verify the file, then load it."""
     print_progress(f"checking {args.file}")
     backup = await asyncio.to_thread(open_backup, args.file)
-    _refuse_newer(backup)
+    _refuse_other_versions(backup)
     async with open_database(settings, exclusive=True) as database:
         tools = find_restore_tools(database.bin_dir, settings.postgres_bin)
         print_progress(
@@ -57,12 +57,21 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_newer(backup: Backup) -> None:
+def _refuse_other_versions(backup: Backup) -> None:
+    """Raise `CannotCopy` for a backup whose database this version cannot migrate."""
+    manifest = backup.manifest
     newest = max(each.number for each in migrations())
-    if backup.manifest.migration > newest and backup.manifest.migration != LAST_SQUASHED:
+    is_squashed = manifest.migration_name is None and newest < manifest.migration <= LAST_SQUASHED
+    if is_squashed and manifest.migration < LAST_SQUASHED:
         raise CannotCopy(
-            f"`{backup.path}` was made by a newer Recollect ({backup.manifest.recollect}, "
-            f"migration {backup.manifest.migration}). Upgrade first."
+            f"`{backup.path}` was made by an older Recollect (migration {manifest.migration}). "
+            f"Restore it with commit `{LAST_UNSQUASHED_COMMIT}`, run its `recollect migrate`, and "
+            "make a new backup."
+        )
+    if manifest.migration > newest and not is_squashed:
+        raise CannotCopy(
+            f"`{backup.path}` was made by a newer Recollect ({manifest.recollect}, "
+            f"migration {manifest.migration}). Upgrade first."
         )
 
 
