@@ -34,9 +34,9 @@ def test_an_unknown_kind_is_rejected_with_the_known_ones() -> None:
     chats = Settings(chat_url=URL, chat_kind="carrier-pigeon")
 
     for settings in (embedders, named):
-        with pytest.raises(Invalid, match=f"`carrier-pigeon`.*{', '.join(EMBEDDING_APIS)}"):
+        with pytest.raises(Invalid, match=f"`carrier-pigeon`.*{'`, `'.join(EMBEDDING_APIS)}"):
             make_embedders(settings, StubEmbedder())
-    with pytest.raises(Invalid, match=f"`carrier-pigeon`.*{', '.join(CHAT_KINDS)}"):
+    with pytest.raises(Invalid, match=f"`carrier-pigeon`.*{'`, `'.join(CHAT_KINDS)}"):
         make_chat_models(chats)
 
 
