@@ -69,7 +69,7 @@ STEPS: Mapping[str, Sequence[tuple[Any, str, Any]]] = {
     "without dates": ((hybrid, "dates_in", _no_dates),),
     "without recency": ((hybrid, "_MAX_NEWER", 0),),
     "without newer first": ((hybrid, "newer_first", _return_order),),
-    "without the gate": ((getattr(hybrid, "_Quest"), "_is_promising", _always),),  # noqa: B009
+    "without the gate": ((getattr(hybrid, "_HybridSearch"), "_is_promising", _always),),  # noqa: B009
 }
 
 
