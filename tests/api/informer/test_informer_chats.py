@@ -125,6 +125,18 @@ async def test_a_chat_is_created_renamed_and_deleted_with_its_content(http: Http
         assert error_of(await http.get(path)) == (404, "Not Found")
 
 
+async def test_an_unknown_chat_is_called_a_chat_on_every_route(http: Http) -> None:
+    for method, path in (
+        ("GET", "/api/chats/chat-000000000000"),
+        ("DELETE", "/api/chats/chat-000000000000"),
+        ("GET", "/api/chats/chat-000000000000/messages"),
+        ("GET", "/api/chats/chat-000000000000/memories"),
+    ):
+        answer = await http.request(method, path)
+
+        assert (answer.status_code, answer.json()["message"]) == (404, "There is no such chat.")
+
+
 async def test_the_memory_count_is_the_same_in_lists_and_single_chats(http: Http) -> None:
     """The memories have the scope of the chat, and the caller is in no chat."""
     chat, other = await new_chat(http), await new_chat(http)

@@ -57,6 +57,8 @@ _BUG = ErrorCode(500, HTTPStatus.INTERNAL_SERVER_ERROR.phrase)
 
 def answer(failure: Failure | Exception) -> ErrorReply:
     """Return the response to any failure, including a bug."""
+    if isinstance(failure, NotFound) and failure.thing == "session":
+        failure = NotFound("chat")  # the name of a thread in this interface
     code = find_code(failure, _TABLE, _BUG)
     return answer_with(_envelope, code, failure, bug_message="An internal server error occurred")
 
