@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from recollect.conversations.messages import (
-    MOST_AT_ONCE,
-    MOST_BYTES,
+    MAX_AT_ONCE,
+    MAX_BYTES,
     EditMessage,
     ListMessages,
     MessagePage,
@@ -371,8 +371,8 @@ async def test_a_thread_whose_time_is_up_has_no_messages_for_anybody(
     ("new", "refused"),
     [
         ([], Invalid),
-        ([NewMessage("user", "x" * (MOST_BYTES + 1))], TooLarge),
-        ([NewMessage("user", "x")] * (MOST_AT_ONCE + 1), TooLarge),
+        ([NewMessage("user", "x" * (MAX_BYTES + 1))], TooLarge),
+        ([NewMessage("user", "x")] * (MAX_AT_ONCE + 1), TooLarge),
     ],
 )
 async def test_what_cannot_be_kept_is_refused_whole(

@@ -133,7 +133,7 @@ async def test_R135_the_sixth_message_makes_a_memory_of_six(
 async def test_a_job_ends_after_a_while_and_another_goes_on(
     engine: Engine, caller: Caller, chat: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.conversations.segments._TURN_SECONDS", 0.0)
+    monkeypatch.setattr("recollect.conversations.segments._MAX_SECONDS", 0.0)
     other = await new_chat(engine, caller)
     for each in (chat, other):
         await add_messages(engine, caller, each, *statements(6))

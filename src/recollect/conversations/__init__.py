@@ -1,1 +1,1 @@
-"""Threads, their messages and files, and the segments they are cut into."""
+"""Threads, their messages and files, and their segments."""

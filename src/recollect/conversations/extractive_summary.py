@@ -1,8 +1,8 @@
-"""A summary without a model: the sentences that carry a conversation, and who said them. Pure.
+"""Summarise a conversation without a model, by selecting its most informative sentences. Pure.
 
-Nothing is rewritten. Whole sentences are taken as they were said, in order, each with its speaker:
-numbers, names and dates stay what they were, and nobody is made to say what they did not. Only a
-"well," at the head is left out, and what is longer than there is room for is cut, and shows it.
+Sentences are quoted in order, each with its speaker, so that numbers, names, dates and attributions
+stay correct. Only openings such as "well," are removed, and texts that are too long are shortened
+visibly.
 """
 
 import math
@@ -16,62 +16,61 @@ from itertools import pairwise
 from recollect.keywords.stop_words import LANGUAGES_BY_WORD, STOP_WORDS
 from recollect.keywords.tokenizer import terms
 
-# A summary grows with the conversation, slowly: from two sentences to six.
-_FEWEST, _MOST = 2, 6
+# The length of a summary grows slowly with the conversation, from two to six sentences.
+_MIN_SENTENCES, _MAX_SENTENCES = 2, 6
 _SENTENCES_PER_MESSAGE = 0.25
 
-# What makes a sentence worth more than its words: something exact in it, or being what the
-# conversation began with.
+# Bonuses for a sentence: for each exact fact, and for opening the conversation.
 _EXACT = 0.15
 _OPENING = 0.6
-# A long sentence says more, up to here; a very long one says too much at once.
+# Longer sentences score higher up to this many words; very long ones score lower again.
 _FULL_WORDS = 8
-_LONGEST_WORDS = 60
-# An answer shorter than this says nothing without its question.
+_MAX_WORDS = 60
+# A shorter answer is meaningless without its question.
 _FEW_WORDS = 6
-# A sentence that repeats what is already taken adds nothing.
+# A sentence that shares this part of its words with one already selected adds nothing.
 _REPEATED = 0.6
 
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _MARKUP = re.compile(r"^\s{0,3}(?:#{1,6}|[-*+•])\s+|\*\*|__|`", re.MULTILINE)
 _LIST_NUMBER = re.compile(r"^\s{0,3}(\d{1,2})[.)]\s+(?=(\w*+))", re.MULTILINE)
-# Each part ends before what could begin another: a text of brackets alone is read once.
+# The parts cannot overlap, so a text of nothing but brackets takes linear time.
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)?\)")
 _SPACES = re.compile(r"\s+")
 
-# Where a sentence may end: after a mark and before a blank, which some marks do without.
+# A possible end of a sentence: a mark followed by a space, which Chinese and Japanese marks omit.
 _END = re.compile(
     r"(?<=[.!?…؟۔।։。！？])(?P<closing>[\"'”’)\]»」』）]*+)(?:\s+|(?<=[。！？])|$)|\n+"
 )
 _BEFORE_WORD = re.compile(r"[\s(\[\"'“‘„«]")
 _NEXT_WORD = re.compile(r"[(\[\"'“‘„«¿¡]*+([^\W_]++)")
-_LONGEST_ABBREVIATION = 12
+_MAX_ABBREVIATION = 12
 _SHORT_WORD = 4
-# Somebody's name stands after these, whatever it looks like: "Dr. De Vries".
+# A name follows these, even if it looks like a new sentence: "Dr. De Vries".
 _TITLE = re.compile(
     r"mrs?|m[sx]|dra?|prof|rev|gen|capt|lt|sgt|gov|sen|st|hrn?|frl?|dipl|ing|mme|mlle|mgr|sra?|srta"
     r"|sigg?|sig\.ra|dott|dott\.ssa|avv|dhr|mevr|drs|проф|акад",
     re.IGNORECASE,
 )
-# Of the languages we stem, those that a capital letter may follow; before a small one or a digit
-# every short word is taken for one.
+# Abbreviations in the languages we stem. Before a capital letter only these count; before a small
+# letter or a digit, every short word does.
 _ABBREVIATION = re.compile(
     r"approx|vs|etc|inc|ltd|corp|dept|jr|ave|blvd|jan|feb|apr|jun|jul|aug|sept?|o[ck]t|nov|de[cz]"
     r"|bzw|usw|ca|evtl|ggf|inkl|exkl|bspw|vgl|sog|insb|allg|max|min|zzgl|abzgl|geb|str|nr|tel|abt"
     r"|mio|mrd|tsd|std|env|tél|bd|av|avda|ej|pág|núm|uds?|dpto|ecc|pag|bijv|blz|enz|incl|osv|kl"
     r"|f\.eks|p\.ej|esim|mm|ym|jne|np|tzn|itd|itp|ul|např|tzv|atd|apod|pl|stb|kb|vb|örn|bkz"
     r"|г|ул|стр|др|тыс|млн|млрд|руб"
-    # "U.S.", "p.m.", "z.B."; and "1." or "24.12.", which in many languages begins a date.
+    # "U.S.", "p.m.", "z.B."; also "1." or "24.12.", with which dates begin in many languages.
     r"|(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}|(?:\d{1,2}\.)?\d{1,2}",
     re.IGNORECASE,
 )
-# Function words of so much of a text tell its language.
+# This much of a text is enough to detect its language by its function words.
 _LANGUAGE_CHARACTERS = 4_000
-# A cut looks so far back for a better place.
-_LONGEST_STEP = 40
+# Look back at most this far for a better place to cut.
+_MAX_CUT_STEP = 40
 _WITHIN_NUMBER = re.compile(r"\d[\d.,]|[.,]\d")
 _ZERO_WIDTH_JOINER = "\u200d"
-# Thai and Lao am, and the five colours of skin, are written after what they belong to.
+# Thai and Lao "am" and the five skin tones modify the character before them.
 _JOINING = "\u0e33\u0eb3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _WORD = re.compile(r"[^\W_]+(?:['’.,:/-][^\W_]+)*")
 _NUMBER = re.compile(r"\d[\d.,:/-]*")
@@ -79,10 +78,10 @@ _NAME = re.compile(r"(?<=[^\W_][\s,;:(])[A-Z][^\W\d_]+")
 _REPLY = re.compile(r"\W*(?:yes|yeah|yep|no|nope|nah|sure|of course)\b", re.IGNORECASE)
 _FINISHED = re.compile(r"[.!?…؟۔।։。！？:;][\"'”’)\]»」』）]*$")
 _QUESTION = re.compile(r"[?？؟][\"'”’)\]»」』）]*$")
-# What people say without saying anything.
+# Phrases without content.
 _PHATIC = re.compile(
-    # Each taken once, the longer of two that begin alike first: where "goodbye" may also be "good"
-    # and "bye", the time that a sentence of such words takes doubles with every one of them.
+    # Atomic groups, with the longer alternative first. Otherwise "goodbye" could also match as
+    # "good" and "bye", and the time would double with each such word.
     r"^\W*+(?:(?>oh|well|ok(?:ay)?|yes|yeah|yep|no problem|nope|no|sure|right|exactly|really|great"
     r"|nice|cool|fine|perfect|wow|lol|haha+|hm+|uh|um|hi|hello|hey|bye|goodbye"
     r"|good (?:morning|afternoon|evening|night|idea|luck)|good|thank you|thanks?"
@@ -93,7 +92,7 @@ _PHATIC = re.compile(
     r"|sir|madam|ma'?am|i'?m fine|and you|what about you|you too|me too)\W*+)+$",
     re.IGNORECASE,
 )
-# What answers nothing: a greeting with whom it greets, and what is said to gain time.
+# Phrases that are no answer: greetings, with a name, and phrases to gain time.
 _NO_ANSWER = re.compile(
     r"\W*+(?:(?:(?:hi|hello|hey|good (?:morning|afternoon|evening|day)|nice to (?:see|meet) you"
     r"|how are you)\b\W*+)++(?:(?:mrs?|ms|miss|dr|prof|professor)\b\W*+)?"
@@ -103,8 +102,8 @@ _NO_ANSWER = re.compile(
     r")$",
     re.IGNORECASE,
 )
-# What a sentence does without.
-_HEAD = re.compile(
+# Openings that a sentence does not need.
+_FILLER_OPENING = re.compile(
     r"(?:(?:well|oh|ah|aha|h++m++|u++[hm]++|wow|gee|hey|you know|you see|ach|tja|naja|äh++m?"
     r"|eh bien|bah|euh|bueno|pues|ay|ну|ой)\s?(?:,|…|\.\.\.)\s)++(?=\w)",
     re.IGNORECASE,
@@ -113,28 +112,30 @@ _HEAD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SpokenLine:
-    """What somebody said."""
+    """One message: its speaker and text."""
 
     speaker: str
     text: str
 
 
-def summary_of(lines: Sequence[SpokenLine], longest: int | None = None) -> str:
-    """What was said, in a few of its own sentences; "" when nothing was."""
+def summary_of(lines: Sequence[SpokenLine], max_length: int | None = None) -> str:
+    """Return a few sentences that summarise the conversation, or "" if it has none."""
     sentences = _sentences(lines)
     if not sentences:
         return ""
-    wanted = _wanted(len({each.message for each in sentences}))
-    taken = _with_company(_best(sentences, wanted), sentences)
-    written = _written([sentences[number] for number in sorted(taken)])
-    return " ".join(written if longest is None else fit_to_length(written, longest))
+    wanted = _sentence_count(len({each.message for each in sentences}))
+    taken = _with_context(_best(sentences, wanted), sentences)
+    quoted = _quote([sentences[number] for number in sorted(taken)])
+    return " ".join(quoted if max_length is None else fit_to_length(quoted, max_length))
 
 
-def main_sentences(text: str, most: int) -> list[str]:
-    """The sentences of one text that carry the most of it, in order; no questions among them."""
+def main_sentences(text: str, max_sentences: int) -> list[str]:
+    """Return the most informative sentences of one text, in order, without questions."""
     sentences = [each for each in _sentences([SpokenLine("", text)]) if not each.is_question]
     return (
-        [sentences[number].text for number in sorted(_best(sentences, most))] if sentences else []
+        [sentences[number].text for number in sorted(_best(sentences, max_sentences))]
+        if sentences
+        else []
     )
 
 
@@ -178,14 +179,14 @@ def _sentence(message: int, speaker: str, text: str, function_words: frozenset[s
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a message, without its markup and its code."""
+    """Return the sentences of a message, without its markup and code."""
     unmarked = _without_list_numbers(_MARKUP.sub("", _CODE.sub(" ", text)))
     plain = _LINK.sub(r"\1", unmarked).strip()
     writing = _Writing(_language(plain), is_small=plain[:1].islower())
     found: list[str] = []
     begin = 0
     for end in _END.finditer(plain):
-        if "\n" not in end.group() and _goes_on(plain, begin, end, writing):
+        if "\n" not in end.group() and _continues(plain, begin, end, writing):
             continue
         found.append(plain[begin : end.end()])
         begin = end.end()
@@ -195,18 +196,18 @@ def split_sentences(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """How a text is written: in which language, and whether its sentences begin small."""
+    """The style of a text: its language, and whether its sentences begin with small letters."""
 
     language: str
     is_small: bool
 
 
 def _without_list_numbers(text: str) -> str:
-    """A list counts its lines from one. Other numbers are told: "15. August" answers a question."""
+    """Remove the numbers of a list, which count from one. "15. August" is a date and stays."""
     found = list(_LIST_NUMBER.finditer(text))
     numbers = [int(each[1]) for each in found]
     is_counting = all(after in {before + 1, 1} for before, after in pairwise([0, *numbers]))
-    # What they all count, two days of August, is no list of steps.
+    # Lines that all have the same word after the number are dates, not a list.
     is_list = is_counting and len({each[2] for each in found}) > 1
     return _LIST_NUMBER.sub("", text) if is_list else text
 
@@ -218,10 +219,10 @@ def _language(text: str) -> str:
     return max(STOP_WORDS, key=lambda language: votes[language])
 
 
-def _goes_on(text: str, begin: int, end: re.Match[str], writing: _Writing) -> bool:
-    """Whether a sentence goes on after a mark: after "Dr.", "U.S." or, in German, "am 1.".
+def _continues(text: str, begin: int, end: re.Match[str], writing: _Writing) -> bool:
+    """Whether a sentence continues after a mark: after "Dr.", "U.S." or, in German, "am 1.".
 
-    In doubt it does: two sentences taken for one still say what they said, half a one does not.
+    In doubt it continues: two joined sentences keep their meaning, half a sentence does not.
     """
     following = _NEXT_WORD.match(text, end.end())
     if following is None:
@@ -230,8 +231,8 @@ def _goes_on(text: str, begin: int, end: re.Match[str], writing: _Writing) -> bo
     is_small = word[0].islower()
     if end["closing"]:
         return is_small
-    # The last word suffices: a text of nothing but initials is one sentence, looked at once.
-    tail = text[max(begin, end.start() - _LONGEST_ABBREVIATION) : end.start()]
+    # Only the last word is examined, so a text of nothing but initials takes linear time.
+    tail = text[max(begin, end.start() - _MAX_ABBREVIATION) : end.start()]
     last = _BEFORE_WORD.split(tail)[-1]
     if last.endswith(("..", "…")):
         return is_small
@@ -242,7 +243,8 @@ def _goes_on(text: str, begin: int, end: re.Match[str], writing: _Writing) -> bo
         return True
     is_initial = len(before) == 1 and before.isupper() and before != "I"
     if is_initial or _ABBREVIATION.fullmatch(before):
-        # It may end a sentence too: then one often begins with a word that no date or name has.
+        # It may also end a sentence. The next one then often begins with a function word, which
+        # dates and names do not.
         is_alone = begin + len(last) == end.start()  # "1. The plan", "B. The other plan"
         is_function_word = writing.language in LANGUAGES_BY_WORD.get(word.lower(), ())
         is_next_initial = text.startswith(".", following.end())
@@ -251,15 +253,15 @@ def _goes_on(text: str, begin: int, end: re.Match[str], writing: _Writing) -> bo
     return is_short and (word[0].isdigit() or (is_small and not writing.is_small))
 
 
-def _wanted(messages: int) -> int:
-    return min(max(_FEWEST, math.ceil(messages * _SENTENCES_PER_MESSAGE)), _MOST)
+def _sentence_count(messages: int) -> int:
+    return min(max(_MIN_SENTENCES, math.ceil(messages * _SENTENCES_PER_MESSAGE)), _MAX_SENTENCES)
 
 
 def _best(sentences: Sequence[_Sentence], wanted: int) -> list[int]:
-    """The sentences that carry the most of what is talked about, each adding something."""
-    heard = Counter(stem for each in sentences for stem in each.stems)
+    """Select the sentences with the most frequent words, each adding something new."""
+    frequency = Counter(stem for each in sentences for stem in each.stems)
     first = next((each.message for each in sentences if not each.is_phatic), None)
-    scores = [_score(each, heard, first) for each in sentences]
+    scores = [_score(each, frequency, first) for each in sentences]
     taken: list[int] = []
     for number in sorted(range(len(sentences)), key=lambda each: (-scores[each], each)):
         if len(taken) >= wanted or scores[number] <= 0:
@@ -269,14 +271,14 @@ def _best(sentences: Sequence[_Sentence], wanted: int) -> list[int]:
     return taken or [max(range(len(sentences)), key=lambda each: (sentences[each].words, -each))]
 
 
-def _score(sentence: _Sentence, heard: Counter[str], first: int | None) -> float:
+def _score(sentence: _Sentence, frequency: Counter[str], first: int | None) -> float:
     if sentence.is_phatic or not sentence.stems:
         return 0.0
-    # What is spoken of again and again is what it is about.
-    weight = sum(math.log1p(heard[stem]) for stem in sentence.stems) / len(sentence.stems)
+    # Words that occur often in the conversation are its subject.
+    weight = sum(math.log1p(frequency[stem]) for stem in sentence.stems) / len(sentence.stems)
     fullness = min(sentence.words, _FULL_WORDS) / _FULL_WORDS
-    if sentence.words > _LONGEST_WORDS:
-        fullness *= _LONGEST_WORDS / sentence.words
+    if sentence.words > _MAX_WORDS:
+        fullness *= _MAX_WORDS / sentence.words
     bonus = _EXACT * min(sentence.exact, 3) + _OPENING * (sentence.message == first)
     return weight * fullness * (1 + bonus)
 
@@ -286,8 +288,8 @@ def _repeats(sentence: _Sentence, other: _Sentence) -> bool:
     return shared >= _REPEATED * min(len(sentence.stems), len(other.stems))
 
 
-def _with_company(taken: Sequence[int], sentences: Sequence[_Sentence]) -> set[int]:
-    """A short answer means nothing without its question, nor a question without its answer."""
+def _with_context(taken: Sequence[int], sentences: Sequence[_Sentence]) -> set[int]:
+    """Add the question to a short answer, and the answer to a question."""
     whole = set(taken)
     for number in taken:
         sentence = sentences[number]
@@ -301,7 +303,7 @@ def _with_company(taken: Sequence[int], sentences: Sequence[_Sentence]) -> set[i
 
 
 def _answer(question: int, sentences: Sequence[_Sentence]) -> Iterator[int]:
-    """What the other side said to it: one sentence, or "No." and what explains it."""
+    """Yield the other side's answer: one sentence, or a short one such as "No." and the next."""
     left = 2
     for number in range(question + 1, len(sentences)):
         each = sentences[number]
@@ -315,11 +317,11 @@ def _answer(question: int, sentences: Sequence[_Sentence]) -> Iterator[int]:
         left = left - 1 if each.is_phatic else 0
 
 
-def _written(sentences: Sequence[_Sentence]) -> list[str]:
+def _quote(sentences: Sequence[_Sentence]) -> list[str]:
     parts: list[str] = []
     speaker = None
     for each in sentences:
-        text = _without_head(each.text)
+        text = _without_filler(each.text)
         text = text if _FINISHED.search(text) else f"{text}."
         verb = "asks" if each.is_question else "says"
         parts.append(text if each.speaker == speaker else f"{each.speaker} {verb}: {text}")
@@ -327,18 +329,18 @@ def _written(sentences: Sequence[_Sentence]) -> list[str]:
     return parts
 
 
-def _without_head(text: str) -> str:
-    head = _HEAD.match(text)
-    return text[head.end()].upper() + text[head.end() + 1 :] if head else text
+def _without_filler(text: str) -> str:
+    opening = _FILLER_OPENING.match(text)
+    return text[opening.end()].upper() + text[opening.end() + 1 :] if opening else text
 
 
 def fit_to_length(texts: Sequence[str], room: int) -> list[str]:
-    """The texts, which together take no more than the room, with a blank between them.
+    """Shorten the texts so that together, separated by blanks, they fit into `room` characters.
 
-    Those that are shorter than an even share leave the rest of theirs to the longer ones.
+    Texts shorter than an equal share leave the rest of it to the longer ones.
     """
     fitting = list(texts)
-    room += 1  # the last needs no blank after it
+    room += 1  # the last text needs no separator
     shortest_first = sorted(range(len(texts)), key=lambda each: len(texts[each]))
     for number, each in enumerate(shortest_first):
         share = room // (len(texts) - number)
@@ -347,22 +349,22 @@ def fit_to_length(texts: Sequence[str], room: int) -> list[str]:
     return fitting
 
 
-def shorten(text: str, longest: int) -> str:
-    """The text, cut where it is too long: between two words, or else two letters, and so marked."""
-    if len(text) <= longest:
+def shorten(text: str, max_length: int) -> str:
+    """Shorten a text to the given length, preferably between two words, and end it with "…"."""
+    if len(text) <= max_length:
         return text
-    end = longest - 1
+    end = max_length - 1
     if end < 0:
         return ""
-    places = range(end, max(0, end - _LONGEST_STEP), -1)
+    places = range(end, max(0, end - _MAX_CUT_STEP), -1)
     between_words = (each for each in places if text[each].isspace())
-    between_letters = (each for each in places if not _is_one(text[each - 1], text[each]))
+    between_letters = (each for each in places if not _belong_together(text[each - 1], text[each]))
     place = next(between_words, None) or next(between_letters, end)
     return f"{text[:place].rstrip()}…"
 
 
-def _is_one(before: str, after: str) -> bool:
-    """Whether two letters stand for one thing: a letter and its accent, digits of a number."""
+def _belong_together(before: str, after: str) -> bool:
+    """Whether two characters belong together: a letter and its accent, or digits of a number."""
     is_flag = "🇦" <= before <= "🇿" and "🇦" <= after <= "🇿"
     return (
         _WITHIN_NUMBER.fullmatch(before + after) is not None

@@ -1,4 +1,4 @@
-"""Files of messages: attached, listed, read in pieces, deleted."""
+"""Files attached to messages: attach, list, read in pieces and delete."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from recollect.core.file_pieces import read_pieces, store_pieces
 from recollect.db.pool import Db
 from recollect.engine import Engine
 
-MOST_BYTES = 20 * 1024 * 1024
+MAX_BYTES = 20 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class NewMessageFile:
-    """What is about to be attached. Its name is a label and never a path.
+    """A file to attach. Its name is a label, never a path.
 
-    `read` gives the bytes from the beginning, as often as it is asked: once to count them, and once
-    to keep them.
+    `read` returns the bytes from the beginning each time it is called: once to count them, once to
+    store them.
     """
 
     filename: str
@@ -28,9 +28,9 @@ class NewMessageFile:
 
 
 async def attach_file(engine: Engine, caller: Caller, message: Ref, new: NewMessageFile) -> File:
-    """Attach a file to a message, one piece in memory at a time."""
+    """Attach a file to a message; only one piece is in memory at a time."""
     caller.require(Right.WRITE)
-    taken = await store_pieces(new.read(), _count, max_bytes=MOST_BYTES)
+    taken = await store_pieces(new.read(), _count, max_bytes=MAX_BYTES)
     async with engine.writing(caller) as db:
         found = await messages.find(db, caller, message, engine.now())
         if found is None:
@@ -50,7 +50,7 @@ async def attach_file(engine: Engine, caller: Caller, message: Ref, new: NewMess
         async def put(number: int, data: bytes) -> None:
             await files.add_piece(db, caller.workspace_id, file.id, number, data)
 
-        await store_pieces(new.read(), put, max_bytes=MOST_BYTES)
+        await store_pieces(new.read(), put, max_bytes=MAX_BYTES)
         await engine.record_event(
             db,
             caller,
@@ -62,11 +62,11 @@ async def attach_file(engine: Engine, caller: Caller, message: Ref, new: NewMess
 
 
 async def _count(_: int, __: bytes) -> None:
-    """The first time only the size and the digest are of interest."""
+    """Store nothing: the first pass only measures size and digest."""
 
 
 async def list_files(engine: Engine, caller: Caller, message: Ref) -> list[File]:
-    """A message's files, oldest first."""
+    """Return a message's files, oldest first."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         found = await messages.find(db, caller, message, engine.now())
@@ -76,14 +76,14 @@ async def list_files(engine: Engine, caller: Caller, message: Ref) -> list[File]
 
 
 async def get_file(engine: Engine, caller: Caller, message: Ref, ref: Ref) -> File:
-    """One file of a message."""
+    """Return one file of a message."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         return await _existing(engine, db, caller, message, ref)
 
 
 def read_file(engine: Engine, caller: Caller, file: File) -> AsyncIterator[bytes]:
-    """A file's bytes. Each piece is a transaction: a slow reader holds no connection."""
+    """Yield a file's bytes, one transaction per piece: a slow reader holds no connection."""
 
     async def get(number: int) -> bytes | None:
         async with engine.reading(caller) as db:
@@ -93,7 +93,7 @@ def read_file(engine: Engine, caller: Caller, file: File) -> AsyncIterator[bytes
 
 
 async def delete_file(engine: Engine, caller: Caller, message: Ref, ref: Ref) -> None:
-    """Delete a file and its bytes for good."""
+    """Delete a file and its bytes permanently."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         file = await _existing(engine, db, caller, message, ref)

@@ -1,6 +1,6 @@
-"""What is said in a thread: appended once each, listed by pages, edited, deleted, cleared.
+"""Messages of a thread: append, list by page, edit, delete and clear.
 
-A chat is read in the order in which things were said; what arrives late stands where it was said.
+Messages are sorted by the time they were said; one that arrives late is inserted at its time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,38 +21,38 @@ from recollect.engine import Engine
 from recollect.memories.forget import remove_rows
 from recollect.memories.queries import supersession
 
-# As much as a request may hold.
-MOST_BYTES = 1024 * 1024
-MOST_AT_ONCE = 1_000
+# The same as the largest request body.
+MAX_BYTES = 1024 * 1024
+MAX_AT_ONCE = 1_000
 
-# How far clocks may be apart; nothing is dated later than that. After a message from the year 2099
-# everything would come late.
-_CLOCKS_DIFFER = timedelta(minutes=5)
+# The allowed clock difference. No message is dated further in the future: after one from the year
+# 2099, every other message would be late.
+_CLOCK_DIFFERENCE = timedelta(minutes=5)
 
-# The job that looks after a workspace's conversations; see `conversations.segments`.
+# The job that segments a workspace's threads; see `conversations.segments`.
 SEGMENT_JOB = "segment_threads"
 
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """Something that was said."""
+    """A message to append."""
 
     role: str
     content: str
     author: str | None = None
     parts: Sequence[Any] | None = None
     metadata: Json = field(default_factory=dict[str, Any])
-    # The sender's own id for it; a message of the thread with that id is not kept again.
+    # The sender's own id. A message with the same id is stored only once per thread.
     client_id: str | None = None
-    # When it was said, for what comes late or from elsewhere; now, if nobody says.
+    # When it was said, for late or imported messages; None means now.
     said_at: datetime | None = None
-    # Its public code, where somebody was told of it before it was complete.
+    # Its public code, if it was announced before the message was complete.
     code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The message, and whether it was kept just now."""
+    """A message, and whether this call created it."""
 
     message: Message
     is_new: bool
@@ -60,17 +60,17 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class EditMessage:
-    """What to change of a message; None leaves it as it is."""
+    """Changes to a message; None leaves a field unchanged."""
 
     content: str | None = None
     parts: Sequence[Any] | None = None
-    # Merged into what is there, key by key.
+    # Merged into the existing metadata, key by key.
     metadata: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ListMessages:
-    """Which part of a thread to read: by number, or from just beyond a message on."""
+    """A part of a thread: by number, or beginning after a message."""
 
     limit: int
     start: int = 0
@@ -80,7 +80,7 @@ class ListMessages:
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """Messages in order, how many the thread has, and whether more follow."""
+    """Messages in order, the number in the thread, and whether more follow."""
 
     thread_code: str
     messages: list[Message]
@@ -91,7 +91,7 @@ class MessagePage:
 async def append(
     engine: Engine, caller: Caller, thread: Ref, new: Sequence[NewMessage]
 ) -> list[Appended]:
-    """Keep messages at once or not at all; each that was sent before is handed back as it is."""
+    """Store all messages or none; messages sent before are returned as they are stored."""
     async with engine.writing(caller) as db:
         return await append_within(engine, db, caller, thread, new)
 
@@ -99,31 +99,35 @@ async def append(
 async def append_within(
     engine: Engine, db: Db, caller: Caller, thread: Ref, new: Sequence[NewMessage]
 ) -> list[Appended]:
-    """The same in a transaction of the caller's, for whoever commits more with it."""
+    """Append within the caller's transaction, to commit more with it."""
     caller.require(Right.WRITE)
     _check(new)
-    held = await lock_thread(engine, db, caller, thread)
+    locked = await lock_thread(engine, db, caller, thread)
     client_ids = [each.client_id for each in new if each.client_id is not None]
-    known = await messages.by_client_id(db, caller, held.id, client_ids)
-    made = _made(held, [each for each in new if each.client_id not in known], engine.now())
-    if made:
-        late = [each for each in made if _is_late(held, each)]
-        homes = (
-            await segments.segments_of_messages(db, caller.workspace_id, held.id, late)
+    known = await messages.by_client_id(db, caller, locked.id, client_ids)
+    created = _new_messages(
+        locked, [each for each in new if each.client_id not in known], engine.now()
+    )
+    if created:
+        late = [each for each in created if _is_late(locked, each)]
+        late_segments = (
+            await segments.segments_of_messages(db, caller.workspace_id, locked.id, late)
             if late
             else {}
         )
-        await messages.insert(db, caller, held.id, made, engine.now())
-        if homes:
-            await segments.join(db, caller.workspace_id, homes)
-        await _note(engine, db, caller, held, "message.created", [each.code for each in made])
+        await messages.insert(db, caller, locked.id, created, engine.now())
+        if late_segments:
+            await segments.join(db, caller.workspace_id, late_segments)
+        await _record_event(
+            engine, db, caller, locked, "message.created", [each.code for each in created]
+        )
         await job_queue.enqueue(db, caller.workspace_id, [NewJob(SEGMENT_JOB)], engine.now())
-    fresh = iter(made)
+    fresh = iter(created)
     return [_outcome(each, known, fresh) for each in new]
 
 
 async def get_message(engine: Engine, caller: Caller, ref: Ref) -> Message:
-    """One message."""
+    """Return one message."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         return await _existing(engine, db, caller, ref)
@@ -132,7 +136,7 @@ async def get_message(engine: Engine, caller: Caller, ref: Ref) -> Message:
 async def list_messages(
     engine: Engine, caller: Caller, thread: Ref, ask: ListMessages
 ) -> MessagePage:
-    """A part of a thread, oldest first unless asked otherwise."""
+    """Return a part of a thread, oldest first unless asked otherwise."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         located = await find_thread_of(engine, db, caller, thread)
@@ -142,7 +146,7 @@ async def list_messages(
             if last is None or last.thread_id != located.id:
                 raise Invalid("The cursor names no message of this chat.", field="after")
             beyond = last.sort_position
-        # One row more shows whether a next page exists.
+        # One extra row shows whether a next page exists.
         if beyond is None and not ask.is_newest_first and ask.start > located.message_count // 2:
             found = await messages.late_page(
                 db, caller, located.id, offset=ask.start, limit=ask.limit + 1
@@ -177,7 +181,7 @@ async def edit_within(
     if ask.content is not None:
         _check_content(ask.content)
     before = await _existing(engine, db, caller, ref)
-    held = await lock_thread(engine, db, caller, Ref(id=before.thread_id))
+    locked = await lock_thread(engine, db, caller, Ref(id=before.thread_id))
     # Read again under the lock: another edit may have come first.
     before = await _existing(engine, db, caller, Ref(id=before.id))
     after = _edited(before, ask)
@@ -186,63 +190,65 @@ async def edit_within(
     after = replace(after, edited_at=engine.now())
     await messages.update(db, caller.workspace_id, after)
     if after.content != before.content:
-        await _unsettle(engine, db, caller, after)
+        await _mark_segments_stale(engine, db, caller, after)
         await idempotency.forget_answers(
             db, caller.workspace_id, [(after.id, after.code)], are_gone=False
         )
-    await _note(engine, db, caller, held, "message.edited", [after.code])
+    await _record_event(engine, db, caller, locked, "message.edited", [after.code])
     return after
 
 
 async def delete_message(engine: Engine, caller: Caller, ref: Ref) -> None:
-    """Delete a message and its files for good; memories made of it by hand lose the link and stay.
+    """Delete a message and its files permanently; memories made of it by hand lose the link.
 
-    A stretch that was cut and has nothing else goes with it: its text is the message's.
+    An automatic segment with no other message is deleted too: its text comes from this message.
     """
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         message = await _existing(engine, db, caller, ref)
-        held = await lock_thread(engine, db, caller, Ref(id=message.thread_id))
+        locked = await lock_thread(engine, db, caller, Ref(id=message.thread_id))
         await supersession.lock_supersession(db, caller.workspace_id)
-        stretches = await _unsettle(engine, db, caller, message)
-        if not await messages.remove(db, caller.workspace_id, held.id, [message.id], engine.now()):
+        segment_ids = await _mark_segments_stale(engine, db, caller, message)
+        if not await messages.remove(
+            db, caller.workspace_id, locked.id, [message.id], engine.now()
+        ):
             raise NotFound("message")
         await idempotency.forget_answers(db, caller.workspace_id, [(message.id, message.code)])
-        await _note(engine, db, caller, held, "message.deleted", [message.code])
-        emptied = await segments.emptied(db, caller.workspace_id, stretches)
+        await _record_event(engine, db, caller, locked, "message.deleted", [message.code])
+        emptied = await segments.emptied(db, caller.workspace_id, segment_ids)
         if emptied:
             await remove_rows(engine, db, caller, emptied)
 
 
 async def clear_messages(engine: Engine, caller: Caller, thread: Ref) -> int:
-    """Delete all messages of a thread; its memories stay, without references. How many it had."""
+    """Delete all messages of a thread and return their number; its memories stay, unlinked."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
-        held = await lock_thread(engine, db, caller, thread)
-        cleared = await messages.clear(db, caller.workspace_id, held.id, engine.now())
-        # Every answer that shows a message of this thread names the thread, or its address does.
-        await idempotency.forget_answers(db, caller.workspace_id, [(held.id, held.code)])
+        locked = await lock_thread(engine, db, caller, thread)
+        cleared = await messages.clear(db, caller.workspace_id, locked.id, engine.now())
+        # Every stored response with a message of this thread also contains the thread's id.
+        await idempotency.forget_answers(db, caller.workspace_id, [(locked.id, locked.code)])
         await engine.record_event(
             db,
             caller,
             "messages.cleared",
             {"count": cleared},
-            thread_code=held.code,
-            subject=held.subject,
+            thread_code=locked.code,
+            subject=locked.subject,
         )
     return cleared
 
 
 async def lock_thread(engine: Engine, db: Db, caller: Caller, ref: Ref) -> LockedThread:
-    """The thread, held until the transaction ends; raise `NotFound` where there is none."""
-    held = await messages.lock_thread(db, caller, ref, engine.now())
-    if held is None:
+    """Lock the thread until the transaction ends; raise `NotFound` if it does not exist."""
+    locked = await messages.lock_thread(db, caller, ref, engine.now())
+    if locked is None:
         raise NotFound("chat")
-    return held
+    return locked
 
 
 async def find_thread_of(engine: Engine, db: Db, caller: Caller, ref: Ref) -> LocatedThread:
-    """The living thread of any spelling of its id."""
+    """Return the live thread for any form of its id; raise `NotFound` if it does not exist."""
     found = await messages.locate_thread(db, caller, ref, engine.now())
     if found is None:
         raise NotFound("chat")
@@ -252,33 +258,33 @@ async def find_thread_of(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Lo
 def _check(new: Sequence[NewMessage]) -> None:
     if not new:
         raise Invalid("At least one message is needed.", field="messages")
-    if len(new) > MOST_AT_ONCE:
-        raise TooLarge("messages", limit=MOST_AT_ONCE, size=len(new), unit="messages")
+    if len(new) > MAX_AT_ONCE:
+        raise TooLarge("messages", limit=MAX_AT_ONCE, size=len(new), unit="messages")
     for each in new:
         _check_content(each.content)
 
 
 def _check_content(content: str) -> None:
     size = len(content.encode())
-    if size > MOST_BYTES:
-        raise TooLarge("content", limit=MOST_BYTES, size=size, unit="bytes")
+    if size > MAX_BYTES:
+        raise TooLarge("content", limit=MAX_BYTES, size=size, unit="bytes")
 
 
-def _made(held: LockedThread, new: Sequence[NewMessage], now: datetime) -> list[Message]:
-    """The messages to keep; of two with the same id of the sender's the first."""
+def _new_messages(locked: LockedThread, new: Sequence[NewMessage], now: datetime) -> list[Message]:
+    """Return the messages to store; of several with the same sender's id, only the first."""
     once = {each.client_id or object(): each for each in reversed(new)}
     kept = [each for each in new if each.client_id is None or once[each.client_id] is each]
-    latest = now + _CLOCKS_DIFFER
-    # Servers' clocks differ: what arrives after a message was not said before it.
-    if held.last_at and now < held.last_at <= latest:
-        now = held.last_at
-    positions = count(held.last_position + 1)
+    latest = now + _CLOCK_DIFFERENCE
+    # Clocks of servers differ: a message that arrives later must not get an earlier time.
+    if locked.last_at and now < locked.last_at <= latest:
+        now = locked.last_at
+    positions = count(locked.last_position + 1)
     return [
         Message(
             id=MessageId(uuid4()),
             code=each.code or new_code(),
-            thread_id=held.id,
-            thread_code=held.code,
+            thread_id=locked.id,
+            thread_code=locked.code,
             position=next(positions),
             role=each.role,
             content=each.content,
@@ -292,18 +298,18 @@ def _made(held: LockedThread, new: Sequence[NewMessage], now: datetime) -> list[
     ]
 
 
-def _outcome(asked: NewMessage, known: dict[str, Message], fresh: Iterator[Message]) -> Appended:
-    if asked.client_id is not None and asked.client_id in known:
-        return Appended(known[asked.client_id], is_new=False)
+def _outcome(new: NewMessage, known: dict[str, Message], fresh: Iterator[Message]) -> Appended:
+    if new.client_id is not None and new.client_id in known:
+        return Appended(known[new.client_id], is_new=False)
     message = next(fresh)
-    if asked.client_id is not None:
-        known[asked.client_id] = message
+    if new.client_id is not None:
+        known[new.client_id] = message
     return Appended(message, is_new=True)
 
 
-def _is_late(held: LockedThread, message: Message) -> bool:
-    """Whether it stands where stretches are closed already."""
-    frontier = held.frontier
+def _is_late(locked: LockedThread, message: Message) -> bool:
+    """Whether the message lies before the frontier, among closed segments."""
+    frontier = locked.frontier
     return frontier is not None and (message.created_at, message.position) <= (
         frontier.at,
         frontier.position,
@@ -321,11 +327,13 @@ def _edited(message: Message, ask: EditMessage) -> Message:
     return edited
 
 
-async def _unsettle(engine: Engine, db: Db, caller: Caller, message: Message) -> list[MemoryId]:
-    """A closed stretch that holds this message no longer says what was said; which one it is."""
-    stretches = await segments.mark_stale(db, caller.workspace_id, [message.id])
+async def _mark_segments_stale(
+    engine: Engine, db: Db, caller: Caller, message: Message
+) -> list[MemoryId]:
+    """Mark the closed segments that contain this message as stale, and return them."""
+    segment_ids = await segments.mark_stale(db, caller.workspace_id, [message.id])
     await job_queue.enqueue(db, caller.workspace_id, [NewJob(SEGMENT_JOB)], engine.now())
-    return stretches
+    return segment_ids
 
 
 async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Message:
@@ -335,14 +343,14 @@ async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Message
     return message
 
 
-async def _note(
-    engine: Engine, db: Db, caller: Caller, held: LockedThread, action: str, codes: Sequence[str]
+async def _record_event(
+    engine: Engine, db: Db, caller: Caller, locked: LockedThread, action: str, codes: Sequence[str]
 ) -> None:
     await engine.record_event(
         db,
         caller,
         action,
         {"messages": list(codes)},
-        thread_code=held.code,
-        subject=held.subject,
+        thread_code=locked.code,
+        subject=locked.subject,
     )

@@ -1,8 +1,9 @@
-"""Memories made of messages: cut by the segmenter as a conversation goes, or made by hand.
+"""Memories made of messages: segments cut automatically, or made by hand.
 
-What follows the last closed stretch of a thread, its frontier, is open. Closing a stretch is one
-transaction that holds the thread: memory, links and the new frontier together, and only if nothing
-changed since the messages were read. So two servers agree, and nothing is summarised twice.
+The frontier of a thread is the end of its last closed segment; messages after it are open. A
+segment is closed in one transaction that locks the thread and stores the memory, its links and the
+new frontier, and only if the messages have not changed since they were read. So two servers cannot
+summarise the same messages twice.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -58,17 +59,17 @@ from recollect.search.semantic import Hit, Recall, check_query, recall_within
 from recollect.tenancy.keys import system_caller
 
 _THREADS_AT_ONCE = 20
-# So many chats after each other that could not be heard: it is the embedder, not the chats.
-_FAILED_IN_A_ROW = 3
-# A job works for so long; then the jobs of other workspaces have their turn.
-_TURN_SECONDS = 30.0
-# Somebody may edit while we summarise; nobody edits that often.
+# After this many failures in a row the embedder is down; the threads are not the cause.
+_MAX_FAILURES_IN_A_ROW = 3
+# A job stops after this time, to let jobs of other workspaces run.
+_MAX_SECONDS = 30.0
+# Edits during summarising cause another try; more than a few are unlikely.
 _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class MakeSegment:
-    """Which messages to make a memory of, and how."""
+    """The messages to make a memory of, and its summary, if given."""
 
     messages: Sequence[Ref]
     summary: str | None = None
@@ -77,7 +78,7 @@ class MakeSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentMemory:
-    """A memory with what it was made of."""
+    """A memory with its messages, their files and its vector."""
 
     memory: Memory
     messages: list[Message]
@@ -87,7 +88,7 @@ class SegmentMemory:
 
 @dataclass(frozen=True, slots=True)
 class SegmentWithCount:
-    """A memory, and of how many messages it was made."""
+    """A memory and the number of its messages."""
 
     memory: Memory
     messages: int
@@ -95,22 +96,23 @@ class SegmentWithCount:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSegment:
-    """Where the segmenter would cut a thread, and why."""
+    """A segment that the segmenter would cut, and why."""
 
     length: int
     reason: SegmentReason | None
     note: str
 
 
-# By hand.
+# Segments made and changed by request.
 
 
 async def make_segment(
     engine: Engine, caller: Caller, thread: Ref, ask: MakeSegment
 ) -> SegmentMemory:
-    """Make a memory of some messages of a chat; its summary is written unless one is given.
+    """Make a memory of some messages of a thread; summarise them unless a summary is given.
 
-    A summary of ours tells what was said, so who may not read must bring one.
+    A generated summary shows the messages' content, so without the right to read, one must be
+    given.
     """
     caller.require(Right.WRITE)
     if ask.summary is None:
@@ -119,7 +121,7 @@ async def make_segment(
         check_content(ask.summary)
     async with engine.reading(caller) as db:
         located = await find_thread_of(engine, db, caller, thread)
-        said = await _named(db, caller, located.id, ask.messages)
+        said = await _find_named(db, caller, located.id, ask.messages)
     summary = (
         await summarise(engine, caller.workspace_id, said)
         if ask.summary is None
@@ -127,27 +129,27 @@ async def make_segment(
     )
     embedded = await generations.embed_passage(engine, caller.workspace_id, summary.text)
     async with engine.writing(caller) as db:
-        held = await lock_thread(engine, db, caller, Ref(id=located.id))
-        said = await _named(db, caller, held.id, ask.messages)
+        locked = await lock_thread(engine, db, caller, Ref(id=located.id))
+        said = await _find_named(db, caller, locked.id, ask.messages)
         async with pipeline(db):
             memory = await store_segment(
-                engine, db, caller, held, said, ask.reason, summary, embedded, is_cut=False
+                engine, db, caller, locked, said, ask.reason, summary, embedded, is_cut=False
             )
-        return await _made(db, caller, memory)
+        return await _with_messages(db, caller, memory)
 
 
 async def get_segment(engine: Engine, caller: Caller, ref: Ref) -> SegmentMemory:
-    """One memory with its messages and their files."""
+    """Return one memory with its messages and their files."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         memory = await _existing(engine, db, caller, ref)
-        return await _made(db, caller, memory)
+        return await _with_messages(db, caller, memory)
 
 
 async def list_segments(
     engine: Engine, caller: Caller, thread: Ref, *, start: int, limit: int | None
 ) -> tuple[str, list[SegmentWithCount], int]:
-    """A chat's memories, oldest first, how many there are, and the chat's code."""
+    """Return the thread's code, a page of its memories, oldest first, and their total number."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         located = await find_thread_of(engine, db, caller, thread)
@@ -157,49 +159,49 @@ async def list_segments(
             db, caller, located.id, offset=start, limit=limit, now=engine.now()
         )
         total = await memories.count(db, caller, wanted, engine.now())
-        counted = await _counted(db, caller.workspace_id, found)
+        counted = await _with_counts(db, caller.workspace_id, found)
     return located.code, counted, total
 
 
 async def search_segments(
     engine: Engine, caller: Caller, thread: Ref, query: str, limit: int
 ) -> list[tuple[Hit, int]]:
-    """A chat's memories closest to a question, best first, with the number of their messages."""
+    """Return the thread's memories closest to a query, each with its number of messages."""
     caller.require(Right.READ)
     check_query(query)
-    # No connection is held while a model thinks; meanwhile the chat is looked up.
-    asked, located = await run_both(
+    # The thread is looked up while the query is embedded; embedding itself holds no connection.
+    embedded, located = await run_both(
         generations.embed_query(engine, caller.workspace_id, query),
-        _located(engine, caller, thread),
+        _locate(engine, caller, thread),
     )
-    # Every search in a chat has the same plan.
+    # Not filtered in the planner's sense: every search in a thread has the same plan.
     async with engine.searching(caller) as db:
         ask = Recall(query=query, limit=limit, wanted=Filter(thread_id=located.id))
-        recalled = await recall_within(engine, db, caller, ask, asked)
+        recalled = await recall_within(engine, db, caller, ask, embedded)
         counts = await segments.message_counts(
             db, caller.workspace_id, [hit.memory.id for hit in recalled.hits]
         )
     return [(hit, counts.get(hit.memory.id, 0)) for hit in recalled.hits]
 
 
-async def _located(engine: Engine, caller: Caller, thread: Ref) -> LocatedThread:
+async def _locate(engine: Engine, caller: Caller, thread: Ref) -> LocatedThread:
     async with engine.reading(caller) as db:
         return await find_thread_of(engine, db, caller, thread)
 
 
 async def regenerate_segment(engine: Engine, caller: Caller, ref: Ref) -> SegmentMemory:
-    """Summarise a memory's messages anew and embed the summary with the current model.
+    """Summarise a memory's messages again and embed the summary with the current model.
 
-    What a person had written is in its history then. A memory that is made of no messages, or whose
-    messages are gone, keeps its text and is embedded anew.
+    A text written by a person stays in the history. A memory without messages, or whose messages
+    were deleted, keeps its text and is only embedded again.
     """
     caller.require(Right.READ)
     caller.require(Right.WRITE)
-    return await _write_anew(engine, caller, ref, is_asked=True)
+    return await _regenerate(engine, caller, ref, is_requested=True)
 
 
 async def delete_segment(engine: Engine, caller: Caller, ref: Ref) -> None:
-    """Delete a memory, its words and its vectors for good; its messages stay."""
+    """Delete a memory, its words and its vectors permanently; its messages stay."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         inside = replace(caller, thread_id=await segments.thread_of(db, caller, ref))
@@ -210,31 +212,31 @@ async def delete_segment(engine: Engine, caller: Caller, ref: Ref) -> None:
         await remove_rows(engine, db, caller, [memory_id])
 
 
-# By itself.
+# Automatic segmentation.
 
 
 async def segment_threads(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
-    """Close the stretches that have ended in a workspace, and summarise anew what changed.
+    """Close the finished segments of a workspace and update the summaries of changed ones.
 
-    Work that takes long is left to another job, behind the jobs of other workspaces. Raises
-    `Unavailable` while the embedder is down; running it again goes on where it stopped.
+    Work beyond the time limit goes to another job, behind those of other workspaces. Raises
+    `Unavailable` while the embedder is down; the next run continues.
     """
     caller = await system_caller(engine, workspace_id, ACTOR)
-    ends = monotonic() + _TURN_SECONDS
+    ends = monotonic() + _MAX_SECONDS
     failure: Unavailable | None = None
     failed = 0
-    async for due in _due(engine, caller):
-        # In the name of whose thread it is, who may see it where others may not.
+    async for due in _due_threads(engine, caller):
+        # Act as the thread's owner, who can see it even if nobody else can.
         acting = replace(caller, user_id=due.owner or caller.user_id)
         try:
             await _segment(engine, acting, due.thread_id, beat)
             failed = 0
         except Unavailable as error:
             failure, failed = error, failed + 1
-        if failed == _FAILED_IN_A_ROW or monotonic() > ends:
+        if failed == _MAX_FAILURES_IN_A_ROW or monotonic() > ends:
             break
         await beat()
-    is_fresh = await _refresh(engine, caller, beat, ends)
+    is_fresh = await _refresh_stale(engine, caller, beat, ends)
     if failure:
         raise failure
     async with engine.writing(caller) as db:
@@ -245,8 +247,8 @@ async def segment_threads(engine: Engine, workspace_id: WorkspaceId, beat: Heart
             await job_queue.enqueue(db, workspace_id, [later], now)
 
 
-async def _due(engine: Engine, caller: Caller) -> AsyncGenerator[DueThread]:
-    """Threads to look at, each once: one that fails is left for another run, and the next comes."""
+async def _due_threads(engine: Engine, caller: Caller) -> AsyncGenerator[DueThread]:
+    """Yield the due threads, each once; one that fails is retried in a later run."""
     last: DueThread | None = None
     while True:
         async with engine.reading(caller) as db:
@@ -262,11 +264,11 @@ async def _due(engine: Engine, caller: Caller) -> AsyncGenerator[DueThread]:
 async def plan_segments(
     engine: Engine, caller: Caller, thread: Ref, rules: SegmentRules
 ) -> list[PlannedSegment]:
-    """Where a chat would be cut from its beginning on; the last stretch may still be open."""
+    """Return how a thread would be segmented from its beginning; the last segment may be open."""
     caller.require(Right.READ)
     planned: list[PlannedSegment] = []
     beyond: MessagePosition | None = None
-    located = await _located(engine, caller, thread)
+    located = await _locate(engine, caller, thread)
     while True:
         async with engine.reading(caller) as db:
             said = await messages.page(
@@ -285,19 +287,19 @@ async def plan_segments(
 
 
 async def resegment(engine: Engine, caller: Caller, thread: Ref) -> int:
-    """Forget how a chat was cut, and have it cut again by the rules of now.
+    """Delete the automatic segments of a thread and segment it again by the current rules.
 
-    The memories that the segmenter made of it go; those made by hand stay. How many went.
+    Memories made by hand stay. Returns the number of deleted segments.
     """
     caller.require(Right.WRITE)
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
-        held = await lock_thread(engine, db, caller, thread)
+        locked = await lock_thread(engine, db, caller, thread)
         await supersession.lock_supersession(db, caller.workspace_id)
-        ids = await segments.cut_memories(db, caller.workspace_id, held.id)
+        ids = await segments.cut_memories(db, caller.workspace_id, locked.id)
         await remove_rows(engine, db, caller, ids)
-        await segments.close_until(db, caller.workspace_id, held.id, None)
-        await segments.schedule(db, caller.workspace_id, held.id, engine.now())
+        await segments.close_until(db, caller.workspace_id, locked.id, None)
+        await segments.schedule(db, caller.workspace_id, locked.id, engine.now())
         await job_queue.enqueue(db, caller.workspace_id, [NewJob(SEGMENT_JOB)], engine.now())
     return len(ids)
 
@@ -306,62 +308,66 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
     rules = engine.segment_rules
     while True:
         async with engine.writing(caller) as db:
-            held = await messages.lock_thread(db, caller, Ref(id=thread_id), engine.now())
-            if held is None or rules is None:
+            locked = await messages.lock_thread(db, caller, Ref(id=thread_id), engine.now())
+            if locked is None or rules is None:
                 await segments.schedule(db, caller.workspace_id, thread_id, None)
                 return
             joined = await segments.stale_in(db, caller.workspace_id, thread_id)
             said = await messages.page(
-                db, caller, thread_id, beyond=held.frontier, limit=messages_to_read(rules)
+                db, caller, thread_id, beyond=locked.frontier, limit=messages_to_read(rules)
             )
         found = await segment_ends_of(engine, caller.workspace_id, said, rules)
         if not found:
-            found = _silence(engine, held, said, rules)
+            found = _end_by_silence(engine, locked, said, rules)
         if not found:
-            is_parted = all(
+            is_split = all(
                 [await split_late_messages(engine, caller, each, rules, beat) for each in joined]
             )
-            if is_parted and await _wait(engine, caller, held, said, rules):
+            if is_split and await _schedule_next(engine, caller, locked, said, rules):
                 return
             continue
-        frontier, begin = held.frontier, 0
+        frontier, begin = locked.frontier, 0
         for cut in found:
             part = said[begin : begin + cut.length]
-            if not await _close(engine, caller, thread_id, frontier, part, cut):
+            if not await _store_if_unchanged(engine, caller, thread_id, frontier, part, cut):
                 break
             frontier, begin = part[-1].sort_position, begin + cut.length
             await beat()
 
 
-def _silence(
-    engine: Engine, held: LockedThread, said: Sequence[Message], rules: SegmentRules
+def _end_by_silence(
+    engine: Engine, locked: LockedThread, said: Sequence[Message], rules: SegmentRules
 ) -> list[SegmentEnd]:
-    if not said or held.heard_at is None:
+    if not said or locked.heard_at is None:
         return []
-    silence = engine.now() - held.heard_at
+    silence = engine.now() - locked.heard_at
     if silence <= rules.max_pause:
         return []
     last = said[-1]
-    heard = SegmenterMessage(last.content, speaker_of(last), last.created_at)
-    return [idle(heard, len(said), silence)]
+    message = SegmenterMessage(last.content, speaker_of(last), last.created_at)
+    return [idle(message, len(said), silence)]
 
 
-async def _wait(
-    engine: Engine, caller: Caller, held: LockedThread, said: Sequence[Message], rules: SegmentRules
+async def _schedule_next(
+    engine: Engine,
+    caller: Caller,
+    locked: LockedThread,
+    said: Sequence[Message],
+    rules: SegmentRules,
 ) -> bool:
-    """Come back when the silence is long enough; False when something was said meanwhile."""
+    """Schedule the thread for the end of the pause; return False if a message arrived meanwhile."""
     async with engine.writing(caller) as db:
-        now = await messages.lock_thread(db, caller, Ref(id=held.id), engine.now())
-        if now != held:
+        now = await messages.lock_thread(db, caller, Ref(id=locked.id), engine.now())
+        if now != locked:
             return now is None
         due_at = None
-        if said and held.heard_at:
-            due_at = held.heard_at + rules.max_pause + timedelta(milliseconds=1)
-        await segments.schedule(db, caller.workspace_id, held.id, due_at)
+        if said and locked.heard_at:
+            due_at = locked.heard_at + rules.max_pause + timedelta(milliseconds=1)
+        await segments.schedule(db, caller.workspace_id, locked.id, due_at)
         return True
 
 
-async def _close(
+async def _store_if_unchanged(
     engine: Engine,
     caller: Caller,
     thread_id: ThreadId,
@@ -369,28 +375,28 @@ async def _close(
     said: Sequence[Message],
     cut: SegmentEnd,
 ) -> bool:
-    """Make a memory of a stretch; False when the thread is no longer as it was read."""
+    """Store a segment as a memory; return False if the thread has changed since it was read."""
     summary = await summarise(engine, caller.workspace_id, said)
     embedded = await generations.embed_passage(engine, caller.workspace_id, summary.text)
     async with engine.writing(caller) as db:
-        held = await messages.lock_thread(db, caller, Ref(id=thread_id), engine.now())
-        if held is None or held.frontier != frontier:
+        locked = await messages.lock_thread(db, caller, Ref(id=thread_id), engine.now())
+        if locked is None or locked.frontier != frontier:
             return False
-        still = await messages.marks(
+        current = await messages.marks(
             db, caller.workspace_id, thread_id, beyond=frontier, limit=len(said)
         )
-        if still != marks_of(said):
+        if current != marks_of(said):
             return False
         async with pipeline(db):
             await segments.close_until(db, caller.workspace_id, thread_id, said[-1].sort_position)
             await store_segment(
-                engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True
+                engine, db, caller, locked, said, cut.reason, summary, embedded, is_cut=True
             )
         return True
 
 
-async def _refresh(engine: Engine, caller: Caller, beat: Heartbeat, ends: float) -> bool:
-    """Summarise anew what changed; False when the time is up before all of it is."""
+async def _refresh_stale(engine: Engine, caller: Caller, beat: Heartbeat, ends: float) -> bool:
+    """Update changed summaries; return False if the time limit ends before all are done."""
     while True:
         async with engine.reading(caller) as db:
             found = await segments.stale_segments(
@@ -399,13 +405,13 @@ async def _refresh(engine: Engine, caller: Caller, beat: Heartbeat, ends: float)
         for each in found:
             acting = replace(caller, user_id=each.owner or caller.user_id)
             try:
-                await _write_anew(engine, acting, Ref(id=each.memory_id), is_asked=False)
-            except NotFound:  # hidden, or gone by now: there is nothing to mend
+                await _regenerate(engine, acting, Ref(id=each.memory_id), is_requested=False)
+            except NotFound:  # hidden or deleted: there is no summary to update
                 async with engine.writing(caller) as db:
-                    held = await messages.lock_thread(
+                    locked = await messages.lock_thread(
                         db, acting, Ref(id=each.thread_id), engine.now()
                     )
-                    await _mark_fresh(engine, db, caller, held, each.memory_id)
+                    await _mark_fresh(engine, db, caller, locked, each.memory_id)
             await beat()
             if monotonic() > ends:
                 return False
@@ -413,68 +419,71 @@ async def _refresh(engine: Engine, caller: Caller, beat: Heartbeat, ends: float)
             return True
 
 
-# Shared.
+# Shared by both.
 
 
-async def _write_anew(engine: Engine, caller: Caller, ref: Ref, *, is_asked: bool) -> SegmentMemory:
-    """What `regenerate` does. Unasked, what a person has put in their own words is left to them."""
+async def _regenerate(
+    engine: Engine, caller: Caller, ref: Ref, *, is_requested: bool
+) -> SegmentMemory:
+    """Summarise and embed again; unless requested, keep a text that a person wrote."""
     for _ in range(_TRIES):
         async with engine.reading(caller) as db:
             before = await _existing(engine, db, caller, ref)
             said = await messages.of_memory(db, caller, before.id)
-            is_ours = await _is_ours(db, before)
+            is_generated = await _is_generated(db, before)
         summary = (
             await summarise(engine, caller.workspace_id, said)
-            if said and (is_ours or is_asked)
+            if said and (is_generated or is_requested)
             else None
         )
         text = summary.text if summary else before.content
-        moved = await generations.embed_changed_text(engine, caller.workspace_id, text)
+        embedded = await generations.embed_changed_text(engine, caller.workspace_id, text)
         async with engine.writing(caller) as db:
-            held = None
+            locked = None
             if before.thread_id:
-                held = await messages.lock_thread(
+                locked = await messages.lock_thread(
                     db, caller, Ref(id=before.thread_id), engine.now()
                 )
-            memory = await _unchanged(engine, db, caller, before, said)
+            memory = await _lock_unchanged(engine, db, caller, before, said)
             if memory is None:
                 continue
-            if summary and (is_asked or summary.text != memory.content):
-                # What we had written ourselves may tell what somebody has deleted since.
-                if not is_ours:
+            if summary and (is_requested or summary.text != memory.content):
+                # An old generated text is not kept: it may contain messages deleted since.
+                if not is_generated:
                     await past_texts.insert(db, memory, engine.now())
                 memory = await _rewrite(engine, db, caller, memory, summary)
-            await _embed_again(engine, db, memory, moved)
-            await _mark_fresh(engine, db, caller, held, memory.id)
-            return await _made(db, caller, memory)
+            await _embed_again(engine, db, memory, embedded)
+            await _mark_fresh(engine, db, caller, locked, memory.id)
+            return await _with_messages(db, caller, memory)
     raise Conflict("The messages keep changing. Try again.", is_temporary=True)
 
 
-async def _unchanged(
+async def _lock_unchanged(
     engine: Engine, db: Db, caller: Caller, before: Memory, said: Sequence[Message]
 ) -> Memory | None:
-    """The memory, held; None if it or its messages are not as they were read."""
+    """Lock the memory and return it, or None if it or its messages have changed since."""
     inside = replace(caller, thread_id=before.thread_id)
     await memories.lock(db, inside, Ref(id=before.id))
     memory = await _existing(engine, db, caller, Ref(id=before.id))
-    still = await messages.of_memory(db, caller, memory.id)
-    is_same = memory.version == before.version and marks_of(still) == marks_of(said)
+    current = await messages.of_memory(db, caller, memory.id)
+    is_same = memory.version == before.version and marks_of(current) == marks_of(said)
     return memory if is_same else None
 
 
 async def _mark_fresh(
-    engine: Engine, db: Db, caller: Caller, held: LockedThread | None, memory_id: MemoryId
+    engine: Engine, db: Db, caller: Caller, locked: LockedThread | None, memory_id: MemoryId
 ) -> None:
-    """Note that a memory says what its messages say.
+    """Mark a memory as up to date.
 
-    Not while some may have joined it that are not of it: the segmenter parts those from it first.
+    Not while the thread is due: late messages may have joined that belong to another segment, and
+    the segmenter separates those first.
     """
-    if held is None or not held.is_due(engine.now()):
+    if locked is None or not locked.is_due(engine.now()):
         await segments.mark_fresh(db, caller.workspace_id, memory_id)
 
 
-async def _is_ours(db: Db, memory: Memory) -> bool:
-    """Whether we have summarised it, and nobody has put it in other words since."""
+async def _is_generated(db: Db, memory: Memory) -> bool:
+    """Whether its text was generated and never edited."""
     by = await segments.summarised_by(db, memory.workspace_id, memory.id)
     if by in {None, GIVEN} or memory.summary is not None:
         return False
@@ -501,30 +510,32 @@ async def _rewrite(
 
 
 async def _embed_again(
-    engine: Engine, db: Db, memory: Memory, moved: generations.ReplacedText | None
+    engine: Engine, db: Db, memory: Memory, embedded: generations.ReplacedText | None
 ) -> None:
-    if moved is None:
+    if embedded is None:
         await job_queue.enqueue(db, memory.workspace_id, [generations.EMBED_JOB], engine.now())
     else:
-        await generations.store_changed_vector(engine, db, memory.workspace_id, memory.id, moved)
+        await generations.store_changed_vector(engine, db, memory.workspace_id, memory.id, embedded)
 
 
-async def _made(db: Db, caller: Caller, memory: Memory) -> SegmentMemory:
+async def _with_messages(db: Db, caller: Caller, memory: Memory) -> SegmentMemory:
     said = await messages.of_memory(db, caller, memory.id)
     attached = await files.of_messages(db, caller.workspace_id, [each.id for each in said])
     embedding = await vectors.of_memory(db, caller.workspace_id, memory.id)
     return SegmentMemory(memory, said, attached, embedding)
 
 
-async def _counted(
+async def _with_counts(
     db: Db, workspace_id: WorkspaceId, found: Sequence[Memory]
 ) -> list[SegmentWithCount]:
     counts = await segments.message_counts(db, workspace_id, [each.id for each in found])
     return [SegmentWithCount(each, counts.get(each.id, 0)) for each in found]
 
 
-async def _named(db: Db, caller: Caller, thread_id: ThreadId, refs: Sequence[Ref]) -> list[Message]:
-    """The named messages, each once, in chat order; all of them must be of this thread."""
+async def _find_named(
+    db: Db, caller: Caller, thread_id: ThreadId, refs: Sequence[Ref]
+) -> list[Message]:
+    """Return the requested messages, each once, in order; all must be in this thread."""
     found = await messages.find_all(db, caller, thread_id, refs)
     ids: set[UUID] = {each.id for each in found}
     codes = {each.code[:12]: each.code for each in found}

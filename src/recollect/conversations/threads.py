@@ -1,4 +1,4 @@
-"""Threads: their life, their versioned state, their turns, and what to tell a model of them."""
+"""Open and close threads, change their versioned state, add turns, and build their context."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from recollect.search.semantic import Hit, Recall, recall
 
 @dataclass(frozen=True, slots=True)
 class OpenThread:
-    """What a new thread begins with."""
+    """The fields of a new thread."""
 
     agent: str | None
     subject: str | None = None
@@ -43,7 +43,7 @@ class OpenThread:
 
 @dataclass(frozen=True, slots=True)
 class ListThreads:
-    """Which threads to list, from where, how many."""
+    """A filter and a page of threads."""
 
     limit: int
     agent: str | None = None
@@ -54,7 +54,7 @@ class ListThreads:
 
 @dataclass(frozen=True, slots=True)
 class AddTurn:
-    """One exchange to append."""
+    """A turn to append."""
 
     given: Json
     answered: Json
@@ -64,7 +64,7 @@ class AddTurn:
 
 @dataclass(frozen=True, slots=True)
 class ThreadContext:
-    """What a model should know before it goes on: state, memories, the last turns."""
+    """The context a model needs to continue a thread: its state, memories and last turns."""
 
     thread: Thread
     hits: list[Hit]
@@ -72,13 +72,13 @@ class ThreadContext:
 
 
 async def open_thread(engine: Engine, caller: Caller, ask: OpenThread) -> Thread:
-    """Begin a thread with its first state, version 0."""
+    """Create a thread with its first state, version 0."""
     async with engine.writing(caller) as db:
         return await open_within(engine, db, caller, ask)
 
 
 async def open_within(engine: Engine, db: Db, caller: Caller, ask: OpenThread) -> Thread:
-    """The same in a transaction of the caller's, for whoever commits more with it."""
+    """Create a thread within the caller's transaction, to commit more with it."""
     caller.require(Right.WRITE)
     now = engine.now()
     thread = Thread(
@@ -100,12 +100,12 @@ async def open_within(engine: Engine, db: Db, caller: Caller, ask: OpenThread) -
         agent_id=caller.agent_id,
     )
     await threads.insert(db, thread)
-    await _note(engine, db, caller, "session.created", thread)
+    await _record_event(engine, db, caller, "session.created", thread)
     return thread
 
 
 async def get_thread(engine: Engine, caller: Caller, ref: Ref) -> Thread:
-    """One thread whose time is not up."""
+    """Return one thread that has not expired."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         return await _existing(engine, db, caller, ref)
@@ -114,7 +114,7 @@ async def get_thread(engine: Engine, caller: Caller, ref: Ref) -> Thread:
 async def list_threads(
     engine: Engine, caller: Caller, ask: ListThreads
 ) -> tuple[list[Thread], bool]:
-    """Threads, newest first, and whether more follow."""
+    """Return threads, newest first, and whether more follow."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         after = None
@@ -136,7 +136,7 @@ async def list_threads(
 
 
 async def close_thread(engine: Engine, caller: Caller, ref: Ref) -> None:
-    """Delete a thread and, unlike its end of life, every memory that came from it."""
+    """Delete a thread and all memories from it. An expired thread's memories stay."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         thread = await _existing(engine, db, caller, ref)
@@ -146,34 +146,34 @@ async def close_thread(engine: Engine, caller: Caller, ref: Ref) -> None:
         ids = await memories.ids_of_thread(db, inside, thread.id)
         await remove_rows(engine, db, caller, ids)
         await threads.remove(db, caller.workspace_id, thread.id)
-        # Every answer that shows what was said in it names the thread, or its address does.
+        # Every stored response with content of the thread also contains the thread's id.
         await idempotency.forget_answers(db, caller.workspace_id, [(thread.id, thread.code)])
-        await _note(engine, db, caller, "session.deleted", thread)
+        await _record_event(engine, db, caller, "session.deleted", thread)
 
 
 async def replace_state(
     engine: Engine, caller: Caller, ref: Ref, state: Json, reasoning: str | None
 ) -> Thread:
-    """Put a new state in the place of the old one."""
-    return await _restate(engine, caller, ref, lambda _: state, reasoning, "state.replaced")
+    """Replace the state with a new one."""
+    return await _change_state(engine, caller, ref, lambda _: state, reasoning, "state.replaced")
 
 
 async def merge_state(
     engine: Engine, caller: Caller, ref: Ref, changes: Json, reasoning: str | None
 ) -> Thread:
-    """Change the named top-level keys of the state and leave the others."""
-    caller.require(Right.READ)  # the answer shows those others
-    return await _restate(
+    """Replace the given top-level keys of the state and keep the others."""
+    caller.require(Right.READ)  # the response contains the other keys
+    return await _change_state(
         engine, caller, ref, lambda old: {**old, **changes}, reasoning, "state.updated"
     )
 
 
 async def roll_back(engine: Engine, caller: Caller, ref: Ref, version: int) -> tuple[Thread, UUID]:
-    """Make an earlier state current again, as a new version; also the event that says so."""
+    """Make an earlier state current as a new version; also return the event that records it."""
     caller.require(Right.READ)
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
-        thread = await _held(engine, db, caller, ref)
+        thread = await _lock(engine, db, caller, ref)
         earlier = await _version(db, thread, version)
         return await _set_state(
             engine, db, caller, thread, earlier.state, None, "state.rolled_back"
@@ -183,7 +183,7 @@ async def roll_back(engine: Engine, caller: Caller, ref: Ref, version: int) -> t
 async def state_history(
     engine: Engine, caller: Caller, ref: Ref, *, before: int | None, limit: int
 ) -> tuple[Thread, list[StateVersion], bool]:
-    """Versions of the state, newest first, and whether more follow."""
+    """Return versions of the state, newest first, and whether more follow."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         thread = await _existing(engine, db, caller, ref)
@@ -200,9 +200,9 @@ async def fork(
     version: int | None,
     spell: Callable[[str], str],
 ) -> Thread:
-    """A new thread that begins with a state of this one; turns and memories stay behind.
+    """Create a thread from a state of this one; turns and memories are not copied.
 
-    Its metadata says where it came from, in the caller's spelling of ids.
+    Its metadata names the original thread, in the caller's form of ids.
     """
     caller.require(Right.READ)
     caller.require(Right.WRITE)
@@ -226,10 +226,10 @@ async def fork(
 
 
 async def add_turn(engine: Engine, caller: Caller, ref: Ref, ask: AddTurn) -> tuple[Thread, Turn]:
-    """Append a turn; numbers count from 1 without gaps, whoever writes at once."""
+    """Append a turn; turns are numbered from 1 without gaps, even with concurrent writers."""
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
-        thread = await _held(engine, db, caller, ref)
+        thread = await _lock(engine, db, caller, ref)
         turn = await threads.add_turn(
             db,
             caller.workspace_id,
@@ -243,14 +243,14 @@ async def add_turn(engine: Engine, caller: Caller, ref: Ref, ask: AddTurn) -> tu
             user_id=caller.user_id,
             at=engine.now(),
         )
-        await _note(engine, db, caller, "turn.created", thread, {"turn": turn.code})
+        await _record_event(engine, db, caller, "turn.created", thread, {"turn": turn.code})
     return thread, turn
 
 
 async def list_turns(
     engine: Engine, caller: Caller, ref: Ref, *, after: Ref | None, limit: int
 ) -> tuple[Thread, list[Turn], bool]:
-    """Turns, newest first, and whether more follow."""
+    """Return turns, newest first, and whether more follow."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         thread = await _existing(engine, db, caller, ref)
@@ -274,7 +274,7 @@ async def thread_context(
     memory_limit: int,
     turn_limit: int,
 ) -> ThreadContext:
-    """State, the memories that fit the query (the thread's newest without one), the last turns."""
+    """Return the state, the last turns, and memories matching the query, or else the newest."""
     thread, turns, _ = await list_turns(engine, caller, ref, after=None, limit=turn_limit)
     if query and query.strip():
         recalled = await recall(engine, caller, Recall(query=query, limit=memory_limit))
@@ -291,19 +291,19 @@ async def thread_context(
     return ThreadContext(thread, [Hit(memory, 1.0, None) for memory in found], turns)
 
 
-async def _restate(
+async def _change_state(
     engine: Engine,
     caller: Caller,
     ref: Ref,
-    become: Callable[[Json], Json],
+    change: Callable[[Json], Json],
     reasoning: str | None,
     action: str,
 ) -> Thread:
     caller.require(Right.WRITE)
     async with engine.writing(caller) as db:
-        thread = await _held(engine, db, caller, ref)
+        thread = await _lock(engine, db, caller, ref)
         after, _ = await _set_state(
-            engine, db, caller, thread, become(thread.state), reasoning, action
+            engine, db, caller, thread, change(thread.state), reasoning, action
         )
         return after
 
@@ -321,14 +321,14 @@ async def _set_state(
         thread, state=state, state_version=thread.state_version + 1, updated_at=engine.now()
     )
     await threads.set_state(db, after, reasoning=reasoning, at=after.updated_at)
-    event = await _note(engine, db, caller, action, after, {"version": after.state_version})
+    event = await _record_event(engine, db, caller, action, after, {"version": after.state_version})
     return after, event
 
 
-async def _held(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Thread:
+async def _lock(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Thread:
     thread = await _existing(engine, db, caller, ref)
     await threads.lock(db, caller.workspace_id, thread.id)
-    # Looked at again: another writer may have been first.
+    # Read again under the lock: another writer may have been first.
     return await _existing(engine, db, caller, Ref(id=thread.id))
 
 
@@ -346,7 +346,7 @@ async def _version(db: Db, thread: Thread, version: int) -> StateVersion:
     return found[0]
 
 
-async def _note(
+async def _record_event(
     engine: Engine,
     db: Db,
     caller: Caller,

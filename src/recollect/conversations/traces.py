@@ -1,4 +1,4 @@
-"""Reading back what was done in a workspace."""
+"""Read the audit events of a workspace."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from recollect.engine import Engine
 
 @dataclass(frozen=True, slots=True)
 class ListEvents:
-    """Which events to list, from where, how many."""
+    """A filter and a page of events."""
 
     limit: int
     thread: Ref | None = None
@@ -27,7 +27,7 @@ class ListEvents:
 
 
 async def list_events(engine: Engine, caller: Caller, ask: ListEvents) -> tuple[list[Event], bool]:
-    """Events, newest first, and whether more follow."""
+    """Return events, newest first, and whether more follow."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         after = None
@@ -52,7 +52,7 @@ async def list_events(engine: Engine, caller: Caller, ask: ListEvents) -> tuple[
 
 
 async def get_event(engine: Engine, caller: Caller, event_id: UUID) -> Event:
-    """One event."""
+    """Return one event."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
         event = await audit_events.find(db, caller, event_id)

@@ -18,7 +18,7 @@ from recollect.api.running_turns import RunningTurns
 from recollect.chat import informer_chats
 from recollect.chat.informer_chats import change_chat, list_chats
 from recollect.conversations.files import (
-    MOST_BYTES,
+    MAX_BYTES,
     attach_file,
     delete_file,
     get_file,
@@ -77,7 +77,7 @@ def new_interface(
         recognise=sign_in.recogniser(cookies, key_cache),
         is_open=sign_in.OPEN.__contains__,
         uploads=_UPLOADS,
-        max_upload_bytes=MOST_BYTES + 64 * 1024,
+        max_upload_bytes=MAX_BYTES + 64 * 1024,
     )
 
 

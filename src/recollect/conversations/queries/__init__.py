@@ -1,1 +1,1 @@
-"""The SQL of threads, messages, files and segments."""
+"""SQL for threads, messages, files and segments."""

@@ -1,4 +1,4 @@
-"""Files of messages: what they are called here, their bytes in pieces elsewhere."""
+"""SQL for files of messages: names in one table, bytes in pieces in another."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -23,7 +23,7 @@ _INSERT_PIECE = """
 
 
 async def insert(db: Db, workspace_id: WorkspaceId, file: File) -> None:
-    """Store what a file of a message is called; its pieces follow."""
+    """Store the description of a file; its pieces are stored separately."""
     values = {
         "workspace_id": workspace_id,
         "id": file.id,
@@ -41,7 +41,7 @@ async def insert(db: Db, workspace_id: WorkspaceId, file: File) -> None:
 async def add_piece(
     db: Db, workspace_id: WorkspaceId, file_id: FileId, number: int, data: bytes
 ) -> None:
-    """Store a piece of a file's bytes."""
+    """Store one piece of a file."""
     values = {"workspace_id": workspace_id, "file_id": file_id, "number": number, "bytes": data}
     await db.execute(_INSERT_PIECE, values)
 
@@ -54,7 +54,7 @@ _OF_MESSAGES = f"""
 
 
 async def of_messages(db: Db, workspace_id: WorkspaceId, ids: Sequence[MessageId]) -> list[File]:
-    """The files of some messages, oldest first."""
+    """Return the files of the given messages, oldest first."""
     async with db.cursor(row_factory=class_row(File)) as cursor:
         await cursor.execute(_OF_MESSAGES, {"workspace_id": workspace_id, "ids": list(ids)})
         return await cursor.fetchall()
@@ -69,7 +69,7 @@ _FIND = f"""
 
 
 async def find(db: Db, workspace_id: WorkspaceId, message_id: MessageId, ref: Ref) -> File | None:
-    """A file of a message."""
+    """Return a file of a message, or None."""
     values = {
         "workspace_id": workspace_id,
         "message_id": message_id,
@@ -88,14 +88,14 @@ _PIECE = """
 
 
 async def piece(db: Db, workspace_id: WorkspaceId, file_id: FileId, number: int) -> bytes | None:
-    """One piece; None when there is none of that number."""
+    """Return one piece, or None if the number does not exist."""
     values = {"workspace_id": workspace_id, "file_id": file_id, "number": number}
     row = await (await db.execute(_PIECE, values)).fetchone()
     return bytes(row[0]) if row else None
 
 
 async def pieces(db: Db, workspace_id: WorkspaceId, file_id: FileId) -> AsyncIterator[bytes]:
-    """A file's bytes, one piece in memory at a time."""
+    """Yield a file's bytes; only one piece is in memory at a time."""
     number = 0
     while (found := await piece(db, workspace_id, file_id, number)) is not None:
         yield found
@@ -106,6 +106,6 @@ _REMOVE = "DELETE FROM message_file WHERE workspace_id = %(workspace_id)s AND id
 
 
 async def remove(db: Db, workspace_id: WorkspaceId, file_id: FileId) -> bool:
-    """Delete a file and its bytes; False when it was gone."""
+    """Delete a file and its bytes; return False if it does not exist."""
     values = {"workspace_id": workspace_id, "id": file_id}
     return (await db.execute(_REMOVE, values)).rowcount > 0

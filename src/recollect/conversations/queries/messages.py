@@ -1,4 +1,4 @@
-"""The messages of threads: appended in order, read by pages, edited, removed; and their places."""
+"""SQL for messages: append, read by page, edit and delete."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -26,9 +26,9 @@ from recollect.core.domain import (
 from recollect.db.pool import Db
 from recollect.db.visibility import THREAD_VISIBLE, scope_values
 
-# Everything a `Message` has, where the statement names workspace and user as `in_sight_of` does. Of
-# the memory it went into only where whoever sees the thread sees that memory too: everybody's, the
-# thread's own, that of the project whose thread it is, or the user's.
+# The columns of a `Message`; the statement must bind workspace and user as `in_sight_of` does. The
+# memory is included only if everyone who can see the thread can see it: a memory of the workspace,
+# of the thread, of the thread's project, or of the user.
 COLUMNS = """
     m.id, m.code, m.thread_id, t.code AS thread_code, m.position, m.role, m.content, m.created_at,
     m.author, m.parts, m.metadata, m.client_id, m.edited_at,
@@ -52,13 +52,13 @@ _WITH_THREAD = """
     FROM message m
     JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
 """
-# A thread whose time is not up, and that the caller may see: so may its messages.
+# Messages are visible if their thread is visible and has not expired.
 _THREAD_OPEN = f"(t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_VISIBLE}"
 
 
 @dataclass(frozen=True, slots=True)
 class LockedThread:
-    """A thread that nobody else appends to until the transaction ends."""
+    """A thread with a row lock: no other transaction appends to it."""
 
     id: ThreadId
     code: str
@@ -72,19 +72,19 @@ class LockedThread:
     user_id: UserId | None
     project_id: ProjectId | None
     agent_id: AgentId | None
-    # A conversation of another system, and whether the whole workspace shall remember it.
+    # Imported from another system, and whether its memories are for the whole workspace.
     is_imported: bool
     is_for_all: bool
 
     @property
     def frontier(self) -> MessagePosition | None:
-        """The last message whose stretch is closed."""
+        """Return the position of the last message in a closed segment."""
         if self.segmented_at is None or self.segmented_position is None:
             return None
         return MessagePosition(self.segmented_at, self.segmented_position)
 
     def is_due(self, now: datetime) -> bool:
-        """Whether the segmenter has not yet looked at what came last."""
+        """Whether messages have arrived since the segmenter last ran."""
         return self.segment_due_at is not None and self.segment_due_at <= now
 
 
@@ -112,9 +112,9 @@ _LOCK = f"""
 
 
 async def lock_thread(db: Db, caller: Caller, ref: Ref, now: datetime) -> LockedThread | None:
-    """Hold a living thread: messages come one after the other, memories may still be saved in it.
+    """Lock a live thread. New messages wait for the lock; memories can still be saved.
 
-    Looked at after the lock is had, so that the last message of another server is seen.
+    The thread is read under the lock, so the last message of another server is included.
     """
     values = {**scope_values(caller), "id": ref.id, "code": ref.code, "now": now}
     row = await (await db.execute(_LOCK, values)).fetchone()
@@ -135,7 +135,7 @@ _LOCATE = f"""
 
 @dataclass(frozen=True, slots=True)
 class LocatedThread:
-    """A living thread, found without counting its memories."""
+    """A live thread, found without counting its memories."""
 
     id: ThreadId
     code: str
@@ -143,7 +143,7 @@ class LocatedThread:
 
 
 async def locate_thread(db: Db, caller: Caller, ref: Ref, now: datetime) -> LocatedThread | None:
-    """The thread of any spelling of its id, unless its time is up."""
+    """Return the thread for any form of its id, unless it has expired."""
     values = {**scope_values(caller), "id": ref.id, "code": ref.code, "now": now}
     async with db.cursor(row_factory=class_row(LocatedThread)) as cursor:
         await cursor.execute(_LOCATE, values)
@@ -173,7 +173,7 @@ _FIELDS = [each.name for each in fields(Message)]
 async def insert(
     db: Db, caller: Caller, thread_id: ThreadId, new: Sequence[Message], now: datetime
 ) -> None:
-    """Store the caller's messages of a thread that is held; their positions follow its last one."""
+    """Store messages in a locked thread; their positions follow its last one."""
     workspace_id = caller.workspace_id
     said = [_parameters(workspace_id, each) | {"user_id": caller.user_id} for each in new]
     async with db.cursor() as cursor:
@@ -200,7 +200,7 @@ _BY_CLIENT_ID = f"""
 async def by_client_id(
     db: Db, caller: Caller, thread_id: ThreadId, client_ids: Sequence[str]
 ) -> dict[str, Message]:
-    """Those of a thread's messages that came with one of these ids of the sender's."""
+    """Return the thread's messages with these sender ids."""
     values = {
         **scope_values(caller),
         "thread_id": thread_id,
@@ -219,7 +219,7 @@ _FIND = f"""
 
 
 async def find(db: Db, caller: Caller, ref: Ref, now: datetime) -> Message | None:
-    """The message of any spelling of its id, unless its thread's time is up."""
+    """Return the message for any form of its id, unless its thread has expired."""
     values = {**scope_values(caller), "id": ref.id, "code": ref.code, "now": now}
     found = await _fetch(db, _FIND, values)
     return found[0] if found else None
@@ -236,7 +236,7 @@ _FIND_ALL = f"""
 async def find_all(
     db: Db, caller: Caller, thread_id: ThreadId, refs: Sequence[Ref]
 ) -> list[Message]:
-    """Those of the named messages that are of this thread, each once, in chat order."""
+    """Return those of the given messages that are in this thread, each once, in order."""
     values = {
         **scope_values(caller),
         "thread_id": thread_id,
@@ -246,7 +246,7 @@ async def find_all(
     return await _fetch(db, _FIND_ALL, values)
 
 
-# Rows that are passed over must not cost what those that are shown do: hence the part first.
+# Skipped rows must not cost as much as returned ones, so their ids are selected first.
 _FORWARD = f"""
     WITH part AS (
         SELECT p.id FROM message p
@@ -275,8 +275,8 @@ _BACKWARD = f"""
 """
 
 
-# What lies in the later half is nearer from the end. How many there are is read in the same
-# moment: whatever arrives meanwhile shifts nothing.
+# The later half of a thread is read from its end. The count is read in the same statement, so that
+# messages arriving meanwhile do not shift the page.
 _LATE = f"""
     WITH counted AS (
         SELECT t.message_count AS total FROM thread t
@@ -298,7 +298,7 @@ _LATE = f"""
 async def late_page(
     db: Db, caller: Caller, thread_id: ThreadId, *, offset: int, limit: int
 ) -> list[Message]:
-    """Like `page` in chat order, for a part in the later half of a long thread."""
+    """Like `page` in forward order, but faster for the later half of a long thread."""
     values = {**scope_values(caller), "thread_id": thread_id, "offset": offset, "limit": limit}
     return await _fetch(db, _LATE, values)
 
@@ -313,7 +313,7 @@ async def page(
     offset: int = 0,
     limit: int,
 ) -> list[Message]:
-    """Messages of a thread in chat order, or from its end back, from just beyond a place on."""
+    """Return messages of a thread in order, or newest first, beginning after a position."""
     values = {
         **scope_values(caller),
         "thread_id": thread_id,
@@ -342,7 +342,7 @@ async def marks(
     beyond: MessagePosition | None,
     limit: int,
 ) -> list[tuple[UUID, datetime | None]]:
-    """By what messages of a page show that they are the same ones, unedited."""
+    """Return the ids and edit times of a page of messages, which show whether they have changed."""
     values = {
         "workspace_id": workspace_id,
         "thread_id": thread_id,
@@ -362,7 +362,7 @@ _UPDATE = """
 
 
 async def update(db: Db, workspace_id: WorkspaceId, message: Message) -> None:
-    """Write what may change of a message whose thread is held."""
+    """Store the changeable fields of a message in a locked thread."""
     await db.execute(_UPDATE, _parameters(workspace_id, message))
 
 
@@ -380,7 +380,7 @@ async def remove(
     ids: Sequence[MessageId],
     now: datetime,
 ) -> int:
-    """Delete messages of a held thread with their files; memories lose the link and stay."""
+    """Delete messages of a locked thread with their files; memories lose the link and stay."""
     values: dict[str, Any] = {"workspace_id": workspace_id, "ids": list(ids)}
     count = (await db.execute(_REMOVE, values)).rowcount
     values |= {"thread_id": thread_id, "count": count, "now": now}
@@ -398,7 +398,7 @@ _RESET = """
 
 
 async def clear(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, now: datetime) -> int:
-    """Delete every message of a held thread; positions go on counting."""
+    """Delete all messages of a locked thread; positions keep counting up."""
     values = {"workspace_id": workspace_id, "thread_id": thread_id, "now": now}
     count = (await db.execute(_CLEAR, values)).rowcount
     await db.execute(_RESET, values)
@@ -411,9 +411,9 @@ async def _fetch(db: Db, query: Any, values: dict[str, Any]) -> list[Message]:
         return await cursor.fetchall()
 
 
-# As many as a memory can be made of by hand; one that was cut has far fewer, unless very much has
-# come late that is not parted from it yet.
-MOST_OF_ONE = 10_000
+# The most messages of a memory made by hand. Automatic segments have far fewer, unless very many
+# late messages are waiting to be separated.
+MAX_OF_MEMORY = 10_000
 
 _OF_MEMORY = f"""
     SELECT {COLUMNS} {_WITH_THREAD}
@@ -442,9 +442,9 @@ _OF_STRETCH = f"""
 
 
 async def of_memory(
-    db: Db, caller: Caller, memory_id: MemoryId, limit: int = MOST_OF_ONE
+    db: Db, caller: Caller, memory_id: MemoryId, limit: int = MAX_OF_MEMORY
 ) -> list[Message]:
-    """What a memory was made of, in chat order; without what was said where the caller is not."""
+    """Return a memory's messages in order, without those in threads the caller cannot see."""
     values = {**scope_values(caller), "memory_id": memory_id, "limit": limit}
     return await _fetch(db, _OF_MEMORY, values)
 
@@ -452,16 +452,16 @@ async def of_memory(
 async def messages_in_range(
     db: Db,
     caller: Caller,
-    stretch: MessageRange,
+    segment: MessageRange,
     *,
     beyond: MessagePosition | None = None,
     before: MessagePosition | None = None,
     limit: int,
 ) -> list[Message]:
-    """The same of a stretch, between two places."""
+    """Return a segment's messages between two positions, in order."""
     values = {
         **scope_values(caller),
-        **asdict(stretch),
+        **asdict(segment),
         "beyond_at": beyond.at if beyond else "-infinity",
         "beyond": beyond.position if beyond else 0,
         "before_at": before.at if before else "infinity",

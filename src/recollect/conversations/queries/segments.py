@@ -1,4 +1,4 @@
-"""Which messages a memory was made of, and what became of a thread's stretches."""
+"""SQL for segments: their messages, their summaries, and the threads due for segmentation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,11 +24,11 @@ from recollect.db.pool import Db
 from recollect.db.visibility import THREAD_VISIBLE, VISIBLE, scope_values, visibility_values
 from recollect.memories.queries.memories import COLUMNS, memory_from_row
 
-# How many messages to look back, or ahead, for one of a closed stretch: those between are of
-# stretches whose memories somebody deleted.
+# How many messages to search before and after a late one for a message of a closed segment.
+# Messages in between are from segments whose memories were deleted.
 _REACH = 200
 
-_HOMES = """
+_NEAREST_SEGMENTS = """
     SELECT late.id, coalesce(before.memory_id, behind.memory_id)
     FROM unnest(%(ids)s::uuid[], %(ats)s::timestamptz[], %(positions)s::bigint[])
         AS late (id, at, position)
@@ -67,19 +67,18 @@ _HOMES = """
 """
 _JOIN = """
     INSERT INTO memory_message (workspace_id, memory_id, message_id)
-    SELECT %(workspace_id)s, home.memory_id, home.message_id
-    FROM unnest(%(memory_ids)s::uuid[], %(message_ids)s::uuid[]) AS home (memory_id, message_id)
+    SELECT %(workspace_id)s, pair.memory_id, pair.message_id
+    FROM unnest(%(memory_ids)s::uuid[], %(message_ids)s::uuid[]) AS pair (memory_id, message_id)
 """
 
 
 async def segments_of_messages(
     db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, late: Sequence[Message]
 ) -> dict[MessageId, MemoryId]:
-    """For messages that come late, the closed stretch before each, or else the one behind it.
+    """Return for each late message the closed segment before it, or else the one after it.
 
-    Asked before they are stored, so that none stands in another's way: it makes no difference in
-    which order they come, or how many at once. Missing is what has no stretch near it: those there
-    were deleted by hand.
+    Called before the messages are stored, so that the result does not depend on their order or
+    number. Messages without a segment nearby are missing: the segments there were deleted by hand.
     """
     values = {
         "workspace_id": workspace_id,
@@ -89,12 +88,12 @@ async def segments_of_messages(
         "positions": [each.position for each in late],
         "reach": _REACH,
     }
-    rows = await (await db.execute(_HOMES, values)).fetchall()
+    rows = await (await db.execute(_NEAREST_SEGMENTS, values)).fetchall()
     return {MessageId(row[0]): MemoryId(row[1]) for row in rows}
 
 
 async def join(db: Db, workspace_id: WorkspaceId, found: Mapping[MessageId, MemoryId]) -> None:
-    """Put messages into closed stretches, which become stale."""
+    """Add messages to closed segments, which become stale."""
     values = {
         "workspace_id": workspace_id,
         "memory_ids": list(found.values()),
@@ -115,7 +114,7 @@ _MARK_STALE = """
 
 
 async def mark_stale(db: Db, workspace_id: WorkspaceId, ids: Sequence[MessageId]) -> list[MemoryId]:
-    """Have the stretches that hold these messages summarised anew; those made by hand are left."""
+    """Mark the automatic segments of these messages as stale, and return them."""
     cursor = await db.execute(_MARK_STALE, {"workspace_id": workspace_id, "ids": list(ids)})
     return [MemoryId(row[0]) for row in await cursor.fetchall()]
 
@@ -132,7 +131,7 @@ _EMPTIED = """
 
 
 async def emptied(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> list[MemoryId]:
-    """Those of these memories of which no message is left, held until the transaction ends."""
+    """Return those of these memories that have no messages left, and lock them."""
     cursor = await db.execute(_EMPTIED, {"workspace_id": workspace_id, "ids": list(ids)})
     return [MemoryId(row[0]) for row in await cursor.fetchall()]
 
@@ -153,7 +152,7 @@ _UNLINK = """
 async def link(
     db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, ids: Sequence[MessageId]
 ) -> None:
-    """Note what a new memory was made of."""
+    """Link a new memory to its messages."""
     values = {"workspace_id": workspace_id, "memory_id": memory_id, "ids": list(ids)}
     await db.execute(_LINK, values)
 
@@ -161,14 +160,14 @@ async def link(
 async def unlink(
     db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, ids: Sequence[MessageId]
 ) -> None:
-    """Take messages out of a memory."""
+    """Remove messages from a memory."""
     values = {"workspace_id": workspace_id, "memory_id": memory_id, "ids": list(ids)}
     await db.execute(_UNLINK, values)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRange:
-    """A closed stretch of a thread, by the memory that was made of it."""
+    """A closed segment of a thread, identified by its memory."""
 
     thread_id: ThreadId
     memory_id: MemoryId
@@ -176,7 +175,7 @@ class MessageRange:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A memory made of messages: who wrote its summary, and why not the model."""
+    """A memory made of messages, the author of its summary, and the reason if no model wrote it."""
 
     memory_id: MemoryId
     thread_id: ThreadId
@@ -196,7 +195,7 @@ _INSERT = """
 
 
 async def put(db: Db, workspace_id: WorkspaceId, segment: Segment) -> None:
-    """Note that a memory was made of messages, and who summarised them."""
+    """Store that a memory was made of messages, and who summarised them."""
     await db.execute(_INSERT, {"workspace_id": workspace_id, **asdict(segment)})
 
 
@@ -210,7 +209,7 @@ _CLOSE = """
 async def close_until(
     db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, place: MessagePosition | None
 ) -> None:
-    """Move a held thread's frontier; None opens the whole thread again."""
+    """Move the frontier of a locked thread; None reopens the whole thread."""
     values = {
         "workspace_id": workspace_id,
         "thread_id": thread_id,
@@ -240,7 +239,7 @@ _SCHEDULE = """
 
 @dataclass(frozen=True, slots=True)
 class DueThread:
-    """A thread that the segmenter should look at, whose it is, and since when it waits."""
+    """A thread due for segmentation, its owner, and the time since which it is due."""
 
     thread_id: ThreadId
     owner: UserId | None
@@ -250,7 +249,7 @@ class DueThread:
 async def due_thread(
     db: Db, workspace_id: WorkspaceId, now: datetime, *, after: DueThread | None, limit: int
 ) -> list[DueThread]:
-    """Threads to look at, the longest waiting first, from just behind one that was looked at."""
+    """Return due threads, the longest waiting first, beginning after one already processed."""
     values = {
         "workspace_id": workspace_id,
         "now": now,
@@ -264,7 +263,7 @@ async def due_thread(
 
 
 async def next_due(db: Db, workspace_id: WorkspaceId) -> datetime | None:
-    """When the next thread is to be looked at."""
+    """Return the time when the next thread is due."""
     row = await (await db.execute(_LATER, {"workspace_id": workspace_id})).fetchone()
     return row[0] if row else None
 
@@ -272,7 +271,7 @@ async def next_due(db: Db, workspace_id: WorkspaceId) -> datetime | None:
 async def schedule(
     db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, due_at: datetime | None
 ) -> None:
-    """Say when to look at a held thread next; None when nothing in it is open."""
+    """Set when a locked thread is due next; None if it has no open messages."""
     values = {"workspace_id": workspace_id, "thread_id": thread_id, "due_at": due_at}
     await db.execute(_SCHEDULE, values)
 
@@ -294,7 +293,7 @@ _STALE_IN = """
 
 @dataclass(frozen=True, slots=True)
 class StaleSegment:
-    """A memory whose messages have changed since, its thread, and whose that is."""
+    """A memory whose messages have changed, its thread, and the thread's owner."""
 
     memory_id: MemoryId
     thread_id: ThreadId
@@ -304,7 +303,7 @@ class StaleSegment:
 async def stale_segments(
     db: Db, workspace_id: WorkspaceId, now: datetime, limit: int
 ) -> list[StaleSegment]:
-    """What is to be summarised anew, but for threads that the segmenter must look at first."""
+    """Return segments to summarise again, except in threads that must be segmented first."""
     values = {"workspace_id": workspace_id, "now": now, "limit": limit}
     async with db.cursor(row_factory=class_row(StaleSegment)) as cursor:
         await cursor.execute(_STALE, values)
@@ -312,7 +311,7 @@ async def stale_segments(
 
 
 async def stale_in(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> list[MessageRange]:
-    """The stretches of a thread that others have joined, or whose messages have changed."""
+    """Return the segments of a thread with late or changed messages."""
     values = {"workspace_id": workspace_id, "thread_id": thread_id}
     async with db.cursor(row_factory=class_row(MessageRange)) as cursor:
         await cursor.execute(_STALE_IN, values)
@@ -331,7 +330,7 @@ _FIRST_HEARD = """
 async def first_heard(
     db: Db, workspace_id: WorkspaceId, memory_id: MemoryId
 ) -> MessagePosition | None:
-    """Where the message of a stretch stands that came before all others of it."""
+    """Return the position of the segment's message that was received first."""
     values = {"workspace_id": workspace_id, "memory_id": memory_id}
     async with db.cursor(row_factory=class_row(MessagePosition)) as cursor:
         await cursor.execute(_FIRST_HEARD, values)
@@ -364,7 +363,7 @@ _AROUND = """
 
 @dataclass(frozen=True, slots=True)
 class LinkedSegment:
-    """Where a message stands, and the memory of the closed stretch that it is of."""
+    """The position of a message, and the memory of its closed segment."""
 
     at: datetime
     position: int
@@ -372,14 +371,14 @@ class LinkedSegment:
 
     @property
     def place(self) -> MessagePosition:
-        """Where it stands in its thread."""
+        """The position in its thread."""
         return MessagePosition(self.at, self.position)
 
 
 async def around(
     db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, place: MessagePosition, reach: int
 ) -> list[LinkedSegment]:
-    """The messages next to a place, in chat order, so many on either side."""
+    """Return the messages around a position, in order, at most `reach` on each side."""
     values = {
         "workspace_id": workspace_id,
         "thread_id": thread_id,
@@ -407,12 +406,12 @@ _OTHERS_WITHIN = """
 async def others_within(
     db: Db,
     workspace_id: WorkspaceId,
-    stretch: MessageRange,
+    segment: MessageRange,
     first: MessagePosition,
     last: MessagePosition,
 ) -> MessagePosition | None:
-    """Where the first message of another closed stretch stands between two of this one."""
-    values = {"workspace_id": workspace_id, **asdict(stretch), **_between(first, last)}
+    """Return the position of the first message of another closed segment between two positions."""
+    values = {"workspace_id": workspace_id, **asdict(segment), **_between(first, last)}
     async with db.cursor(row_factory=class_row(MessagePosition)) as cursor:
         await cursor.execute(_OTHERS_WITHIN, values)
         return await cursor.fetchone()
@@ -433,15 +432,15 @@ _MARKS_WITHIN = """
 async def marks_within(
     db: Db,
     workspace_id: WorkspaceId,
-    stretch: MessageRange,
+    segment: MessageRange,
     first: MessagePosition,
     last: MessagePosition,
     limit: int,
 ) -> list[tuple[UUID, datetime | None]]:
-    """By what a stretch's messages from one place to another show that they are the same ones."""
+    """Return the ids and edit times of a segment's messages between two positions."""
     values = {
         "workspace_id": workspace_id,
-        **asdict(stretch),
+        **asdict(segment),
         **_between(first, last),
         "limit": limit,
     }
@@ -477,7 +476,7 @@ _BEHIND = """
 
 @dataclass(frozen=True, slots=True)
 class LateMessages:
-    """A closed stretch, when its first message behind a place was said, and how many it has."""
+    """The next closed segment: the time of its first message after a position, and its size."""
 
     memory_id: MemoryId
     at: datetime
@@ -487,7 +486,7 @@ class LateMessages:
 async def late_messages(
     db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, place: MessagePosition
 ) -> LateMessages | None:
-    """The next closed stretch behind a place."""
+    """Return the next closed segment after a position."""
     values = {
         "workspace_id": workspace_id,
         "thread_id": thread_id,
@@ -511,7 +510,7 @@ _REWRITTEN = """
 
 
 async def summarised_by(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> str | None:
-    """Who summarised a memory's messages; None for one that was not made of messages."""
+    """Return the author of a memory's summary; None for a memory not made of messages."""
     values = {"workspace_id": workspace_id, "memory_id": memory_id}
     row = await (await db.execute(_SUMMARISED_BY, values)).fetchone()
     return row[0] if row else None
@@ -520,7 +519,7 @@ async def summarised_by(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) 
 async def rewritten(
     db: Db, workspace_id: WorkspaceId, memory_id: MemoryId, by: str, fallback_reason: str | None
 ) -> None:
-    """Note who summarised a memory's messages anew, if it was made of any."""
+    """Store the new author of a memory's summary, if it was made of messages."""
     values = {
         "workspace_id": workspace_id,
         "memory_id": memory_id,
@@ -530,9 +529,8 @@ async def rewritten(
     await db.execute(_REWRITTEN, values)
 
 
-# First which ones, then what they are: what is passed over on the way to a late page is neither
-# fetched whole nor asked for its vector. (100 from the 5,000th of 10,000 on, on a busy machine:
-# 18 ms; both at once 62.)
+# Select the ids first: skipped rows are then neither read whole nor joined to their vectors.
+# Measured for rows 5,000 to 5,100 of 10,000 on a busy machine: 18 ms; in one step 62 ms.
 _LISTED = f"""
     WITH page AS MATERIALIZED (
         SELECT m.id
@@ -558,7 +556,7 @@ async def listed(
     limit: int | None,
     now: datetime,
 ) -> list[Memory]:
-    """A thread's live memories, oldest first; all from there on without a limit."""
+    """Return a thread's live memories, oldest first, from an offset on; all if `limit` is None."""
     values = {
         **visibility_values(caller, now),
         "thread_id": thread_id,
@@ -578,7 +576,7 @@ _REFRESHED = """
 
 
 async def mark_fresh(db: Db, workspace_id: WorkspaceId, memory_id: MemoryId) -> None:
-    """Nothing is left to summarise anew."""
+    """Mark a memory's summary as up to date."""
     await db.execute(_REFRESHED, {"workspace_id": workspace_id, "memory_id": memory_id})
 
 
@@ -589,7 +587,7 @@ _CUT_OF_THREAD = """
 
 
 async def cut_memories(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> list[MemoryId]:
-    """Every memory that the segmenter made of a thread."""
+    """Return the memories of a thread's automatic segments."""
     values = {"workspace_id": workspace_id, "thread_id": thread_id}
     return [MemoryId(row[0]) for row in await (await db.execute(_CUT_OF_THREAD, values)).fetchall()]
 
@@ -603,7 +601,7 @@ _MADE_OF = """
 async def made_of(
     db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]
 ) -> dict[MemoryId, set[MessageId]]:
-    """The messages that each of these memories was made of, where it was made of any."""
+    """Return the source messages of each of these memories that has any."""
     found: dict[MemoryId, set[MessageId]] = {}
     cursor = await db.execute(_MADE_OF, {"workspace_id": workspace_id, "ids": list(ids)})
     for memory_id, message_id in await cursor.fetchall():
@@ -621,13 +619,13 @@ _COUNTS = """
 async def message_counts(
     db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]
 ) -> dict[MemoryId, int]:
-    """How many messages each memory was made of; those of none are missing."""
+    """Return the number of messages of each memory; memories without messages are missing."""
     cursor = await db.execute(_COUNTS, {"workspace_id": workspace_id, "ids": list(ids)})
     return {MemoryId(row[0]): row[1] for row in await cursor.fetchall()}
 
 
-# A memory of a thread is for those who may see the thread; one whose thread is gone, or that has
-# none, is for those it says itself.
+# A memory in a thread is visible to those who see the thread. Without a thread, or after its
+# deletion, the memory's own scope decides.
 _THREAD_OF = f"""
     SELECT t.id FROM memory m
     JOIN thread t ON t.workspace_id = m.workspace_id AND t.id = m.thread_id
@@ -639,7 +637,7 @@ _THREAD_OF = f"""
 
 
 async def thread_of(db: Db, caller: Caller, ref: Ref) -> ThreadId | None:
-    """The thread that a memory is of, if the caller may see that thread."""
+    """Return the thread of a memory, if the caller can see that thread."""
     values = {**scope_values(caller), "id": ref.id, "code": ref.code}
     row = await (await db.execute(_THREAD_OF, values)).fetchone()
     return ThreadId(row[0]) if row else None

@@ -1,4 +1,4 @@
-"""Threads with their versioned state and their turns."""
+"""SQL for threads with their versioned state and their turns."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -25,7 +25,7 @@ from recollect.core.errors import Conflict
 from recollect.db.pool import Db
 from recollect.db.visibility import THREAD_VISIBLE, VISIBLE, scope_values, visibility_values
 
-# Whoever sees a thread sees its own memories: counted as if the caller were in it.
+# A caller who sees a thread also sees the memories within it, as if it were the caller's thread.
 _VISIBLE_INSIDE = VISIBLE.replace("%(in_thread)s", "t.id")
 _COLUMNS = f"""
     t.id, t.code, t.workspace_id, t.agent, t.subject, t.metadata, t.state, t.state_version,
@@ -51,7 +51,7 @@ _INSERT = """
 
 
 async def insert(db: Db, thread: Thread) -> bool:
-    """Store a new thread and the first version of its state; False when its label is taken."""
+    """Store a new thread and its first state; return False if its label is taken."""
     values = asdict(thread) | {
         "metadata": Jsonb(dict(thread.metadata)),
         "state": Jsonb(dict(thread.state)),
@@ -76,7 +76,7 @@ _FIND_BY_CODE = f"""
 
 
 async def find(db: Db, caller: Caller, ref: Ref, now: datetime) -> Thread | None:
-    """The thread of any spelling of its id, unless its time is up."""
+    """Return the thread for any form of its id, unless it has expired."""
     query = _FIND_BY_ID if ref.id else _FIND_BY_CODE
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
         await cursor.execute(
@@ -92,7 +92,7 @@ _FIND_BY_LABEL = f"""
 
 
 async def find_labelled(db: Db, caller: Caller, label: str, now: datetime) -> Thread | None:
-    """The thread that another system calls by this name; such a thread's time is never up."""
+    """Return the thread with this label from another system; such threads never expire."""
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
         await cursor.execute(_FIND_BY_LABEL, {"label": label, **visibility_values(caller, now)})
         return await cursor.fetchone()
@@ -101,12 +101,12 @@ async def find_labelled(db: Db, caller: Caller, label: str, now: datetime) -> Th
 async def find_or_create_labelled(
     db: Db, caller: Caller, thread: Thread, now: datetime
 ) -> tuple[Thread, bool]:
-    """The thread with this label, which is the given one if there was none; and whether so."""
+    """Return the thread with this label, and whether it is the given one, stored by this call."""
     assert thread.label
     found = await find_labelled(db, caller, thread.label, now)
     if found is None and await insert(db, thread):
         return thread, True
-    # Somebody else was first: the insert has waited for their commit.
+    # Another transaction was first; the insert has waited for its commit.
     found = found or await find_labelled(db, caller, thread.label, now)
     if found is None:
         raise Conflict("This conversation was deleted just now. Try again.", is_temporary=True)
@@ -122,13 +122,13 @@ _NAMES_AGENT = f"""
 
 
 async def names_agent(db: Db, caller: Caller, agent: str) -> bool:
-    """Whether some thread is this agent's."""
+    """Whether any thread belongs to this agent."""
     values = {**scope_values(caller), "agent": agent}
     row = await (await db.execute(_NAMES_AGENT, values)).fetchone()
     return bool(row and row[0])
 
 
-# Whoever was first has it: the statement waits for another that gives it away, and reads it again.
+# The first agent keeps the thread: this statement waits for a concurrent update and then sees it.
 _GIVE_TO_AGENT = """
     UPDATE thread
     SET agent = coalesce(nullif(agent, ''), %(agent)s), updated_at = %(now)s
@@ -138,7 +138,7 @@ _GIVE_TO_AGENT = """
 
 
 async def give_to_agent(db: Db, thread: Thread, agent: str, now: datetime) -> Thread:
-    """The thread with whose it is now: this agent's, unless somebody else was first."""
+    """Assign a thread to an agent unless it already has one, and return it as it is now."""
     values = {
         "workspace_id": thread.workspace_id,
         "id": thread.id,
@@ -159,13 +159,13 @@ _IDENTIFY = f"""
 
 
 async def identify(db: Db, caller: Caller, ref: Ref) -> ThreadId | None:
-    """The id behind a spelling, for a thread whose time may be up: its memories outlive it."""
+    """Return the id for any form of it, even if the thread has expired: its memories outlive it."""
     cursor = await db.execute(_IDENTIFY, {**scope_values(caller), "id": ref.id, "code": ref.code})
     row = await cursor.fetchone()
     return ThreadId(row[0]) if row else None
 
 
-# everywhere: the address of a chat does not say in which of the caller's workspaces it is.
+# everywhere: the URL of a chat does not say which of the caller's workspaces it is in.
 _LOCATE = """
     SELECT t.workspace_id, t.id FROM thread t
     WHERE t.workspace_id = ANY(%(workspace_ids)s)
@@ -180,9 +180,9 @@ _LOCATE = """
 async def locate(
     db: Db, workspace_ids: Sequence[WorkspaceId], ref: Ref, label: str
 ) -> tuple[WorkspaceId, ThreadId] | None:
-    """In which of these workspaces a thread is, by its id or by what another system calls it.
+    """Return which of these workspaces a thread is in, by its id or its label in another system.
 
-    Whether it may be seen is another question.
+    Visibility is not checked here.
     """
     values = {
         "workspace_ids": list(workspace_ids),
@@ -202,7 +202,7 @@ _LOCK = """
 
 
 async def lock(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> None:
-    """Hold the thread until the transaction ends, so that versions and turns count without gaps."""
+    """Lock a thread until the transaction ends, so that versions and turns count without gaps."""
     await db.execute(_LOCK, {"workspace_id": workspace_id, "id": thread_id})
 
 
@@ -214,7 +214,7 @@ _HOLD = """
 
 
 async def share_lock(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> bool:
-    """Keep the thread from being deleted until the transaction ends; False when it is gone."""
+    """Prevent deletion of a thread until the transaction ends; return False if it is gone."""
     cursor = await db.execute(_HOLD, {"workspace_id": workspace_id, "id": thread_id})
     return await cursor.fetchone() is not None
 
@@ -226,7 +226,7 @@ _PROJECT_OF = """
 
 
 async def project_of(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> ProjectId | None:
-    """Of which project a thread is, whoever may see it and whether its time is up or not."""
+    """Return the project of a thread, without checking visibility or expiry."""
     cursor = await db.execute(_PROJECT_OF, {"workspace_id": workspace_id, "id": thread_id})
     row = await cursor.fetchone()
     return row[0] if row else None
@@ -257,7 +257,7 @@ async def page(
     limit: int,
     now: datetime,
 ) -> list[Thread]:
-    """Threads, newest first, from just behind a given one on."""
+    """Return threads, newest first, beginning after the given one."""
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
         await cursor.execute(
             _PAGE,
@@ -291,7 +291,7 @@ _COUNT = f"""
 async def listed(
     db: Db, caller: Caller, *, offset: int, limit: int, now: datetime
 ) -> tuple[list[Thread], int]:
-    """Threads, pinned ones first, then by their last change; and how many there are."""
+    """Return threads, pinned ones first, then by last change, and their total number."""
     values = {**visibility_values(caller, now), "offset": offset, "limit": limit}
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
         await cursor.execute(_LISTED, values)
@@ -300,7 +300,7 @@ async def listed(
     return found, row[0] if row else 0
 
 
-# Chats: what was talked in, or was begun to be. Sessions that only hold state are none.
+# Chats are threads with messages, or opened for them. Sessions that only hold state are not.
 _IS_CHAT = f"""
     (t.expires_at IS NULL OR t.expires_at > %(now)s) AND {THREAD_VISIBLE}
     AND (t.message_count > 0 OR t.agent = %(agent)s)
@@ -313,8 +313,8 @@ _CHATS = f"""
     ORDER BY t.updated_at DESC, t.id DESC
     LIMIT %(limit)s
 """
-# No index serves words inside of messages under row-level security: whoever searches reads them.
-# So many messages are looked through at a time, whole chats, and at least one.
+# Under row-level security no index finds words inside messages, so a search reads them. Each call
+# reads this many messages: whole chats, and at least one.
 _NEXT_CHATS = f"""
     SELECT t.updated_at, t.id, t.message_count FROM thread t
     WHERE t.workspace_id = %(workspace_id)s AND {_IS_CHAT}
@@ -331,7 +331,7 @@ _HOLDING = f"""
     ORDER BY t.updated_at DESC, t.id DESC
     LIMIT %(limit)s
 """
-MOST_LOOKED_THROUGH = 20_000
+MAX_SEARCHED = 20_000
 _MOST_CHATS = 2_000
 
 ThreadPosition = tuple[datetime, UUID]
@@ -340,7 +340,7 @@ ThreadPosition = tuple[datetime, UUID]
 async def chats(
     db: Db, caller: Caller, *, agent: str, after: ThreadPosition | None, limit: int, now: datetime
 ) -> list[Thread]:
-    """Chats by their last change, from just behind a place on."""
+    """Return chats by their last change, beginning after a position."""
     values = _chats_after(caller, agent, after, now) | {"limit": limit}
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
         await cursor.execute(_CHATS, values)
@@ -356,11 +356,11 @@ async def chats_holding(
     after: ThreadPosition | None,
     limit: int,
     now: datetime,
-    most_messages: int = MOST_LOOKED_THROUGH,
+    most_messages: int = MAX_SEARCHED,
 ) -> tuple[list[Thread], ThreadPosition | None]:
-    """Of the next chats those that hold these words; and the last that was looked at.
+    """Search the next chats for words; return the matches and the last chat searched.
 
-    None when no chat is left.
+    The position is None if no chats are left.
     """
     values = _chats_after(caller, agent, after, now)
     ahead = await (await db.execute(_NEXT_CHATS, values | {"limit": _MOST_CHATS})).fetchall()
@@ -394,7 +394,7 @@ _RENAME = """
 
 
 async def rename(db: Db, thread: Thread) -> None:
-    """Write what people call a thread whose row is locked, and what they noted on it."""
+    """Store the name and the notes of a locked thread."""
     values = {
         "workspace_id": thread.workspace_id,
         "id": thread.id,
@@ -410,7 +410,7 @@ _REMOVE = "DELETE FROM thread WHERE workspace_id = %(workspace_id)s AND id = %(i
 
 
 async def remove(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> None:
-    """Delete a thread with its state, turns and messages; its memories are another matter."""
+    """Delete a thread with its state, turns and messages, but not its memories."""
     await db.execute(_REMOVE, {"workspace_id": workspace_id, "id": thread_id})
 
 
@@ -426,7 +426,7 @@ _KEEP_VERSION = """
 
 
 async def set_state(db: Db, thread: Thread, *, reasoning: str | None, at: datetime) -> None:
-    """Make the thread's state and version current and keep them in its history."""
+    """Store the thread's state and version, and add them to its history."""
     await db.execute(_SET_STATE, _version(thread, reasoning, at))
     await _keep_version(db, thread, reasoning=reasoning, at=at)
 
@@ -466,7 +466,7 @@ async def history(
     before: int | None = None,
     limit: int,
 ) -> list[StateVersion]:
-    """Versions of a thread's state, newest first."""
+    """Return versions of a thread's state, newest first."""
     async with db.cursor(row_factory=class_row(StateVersion)) as cursor:
         await cursor.execute(
             _HISTORY,
@@ -511,7 +511,7 @@ async def add_turn(
     user_id: UserId,
     at: datetime,
 ) -> Turn:
-    """Append a user's turn under the next number."""
+    """Append a turn with the next number."""
     values: dict[str, Any] = {"workspace_id": workspace_id, "thread_id": thread_id, "at": at}
     row = await (await db.execute(_COUNT_TURN, values)).fetchone()
     assert row
@@ -547,7 +547,7 @@ async def turns(
     before: int | None,
     limit: int,
 ) -> list[Turn]:
-    """Turns of a thread, newest first."""
+    """Return turns of a thread, newest first."""
     async with db.cursor(row_factory=class_row(Turn)) as cursor:
         await cursor.execute(
             _TURNS,
@@ -571,7 +571,7 @@ _TURN_NUMBER = """
 async def turn_number(
     db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, ref: Ref
 ) -> int | None:
-    """The number of a turn of this thread."""
+    """Return the number of a turn of this thread."""
     cursor = await db.execute(
         _TURN_NUMBER,
         {
@@ -585,7 +585,7 @@ async def turn_number(
     return row[0] if row else None
 
 
-# everywhere: one sweep wipes every thread whose time is up.
+# everywhere: one job empties all expired threads.
 _EMPTY_EXPIRED = """
     WITH ended AS (
         SELECT workspace_id, id FROM thread
@@ -617,9 +617,9 @@ _EMPTY_EXPIRED = """
 async def empty_expired_threads(
     db: Db, now: datetime, limit: int
 ) -> dict[WorkspaceId, list[tuple[ThreadId, str]]]:
-    """Wipe state, turns and messages of threads whose time is up; their ids and codes.
+    """Delete state, turns and messages of expired threads in all workspaces; return ids and codes.
 
-    In every workspace. The bare row stays, because memories name the thread they came from.
+    The empty row stays, because memories refer to their thread.
     """
     cursor = await db.execute(_EMPTY_EXPIRED, {"now": now, "limit": limit})
     ended: dict[WorkspaceId, list[tuple[ThreadId, str]]] = {}

@@ -1,1 +1,1 @@
-"""Where a conversation is cut into segments."""
+"""Find the boundaries between segments of a conversation."""

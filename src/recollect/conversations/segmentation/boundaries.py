@@ -1,11 +1,11 @@
-"""Where a conversation falls into stretches: pure, and online.
+"""Divide a conversation into segments. Pure and incremental.
 
-Each message is judged once, by what was said before it and never by what comes after. A stretch
-ends *before* a message (a pause, a change of topic, a farewell that went before) or *with* one (the
-other side has said goodbye too, the stretch is as long as it may be). Nothing is carried from one
-stretch into the next, so it makes no difference whether messages come one by one or all at once.
+Each message is judged once, only by the messages before it. A segment ends *before* a message (a
+pause, a change of topic, a farewell before it) or *with* one (the other side has said goodbye too,
+or the segment is full). No state carries over between segments, so it makes no difference whether
+messages arrive one by one or all at once.
 
-How well this works, and where the numbers come from: `docs/segmentation.md`.
+`docs/segmentation.md` has the quality and the origin of the numbers.
 """
 
 import re
@@ -16,19 +16,19 @@ from datetime import datetime, timedelta
 from recollect.core.domain import MessagePosition, SegmentReason, SegmentRules
 from recollect.models.embedder import Vector
 
-# A message is held in its stretch by the closest of the last few; what was said further back holds
-# it less.
-_REACH = 4
-_FADING = 0.85
+# A message belongs to the segment if it is similar to one of the last few messages; the similarity
+# to earlier ones counts less.
+_COMPARED_MESSAGES = 4
+_FADE = 0.85
 
-# What else speaks for a new topic, in the same unit as the tie that it is weighed against.
-_ASKS = 0.07  # people open a topic by asking
-_ANSWERS = -0.10  # what follows a question answers it, however little the words have in common
+# Other signs change the similarity that is required to stay in the segment.
+_ASKS = 0.07  # new topics often begin with a question
+_ANSWERS = -0.10  # an answer belongs to its question, even if their words differ
 _GREETS = 0.10
-_SAYS_LITTLE = -0.10  # "Wow, nice!" is close to nothing, and changes no topic
+_SAYS_LITTLE = -0.10  # "Wow, nice!" resembles no message, but changes no topic
 
 _FEW_WORDS = 4
-_PARTING_WORDS = 12
+_MAX_GOODBYE_WORDS = 12
 
 _WORD = re.compile(r"\w+")
 _QUESTION = re.compile("[?？؟]")
@@ -36,7 +36,7 @@ _QUESTION = re.compile("[?？؟]")
 
 @dataclass(frozen=True, slots=True)
 class SegmenterMessage:
-    """A message as the segmenter hears it; without a vector it says nothing about the topic."""
+    """A message to segment; without a vector it cannot change the topic."""
 
     text: str
     speaker: str
@@ -46,11 +46,11 @@ class SegmenterMessage:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """A stretch has ended: so many messages long, and why."""
+    """The end of a segment: its length and the reason."""
 
     length: int
     reason: SegmentReason
-    # For people: what was measured.
+    # The measurement behind the decision, for display.
     note: str
 
 
@@ -58,117 +58,123 @@ Likeness = Callable[[float], float]
 
 
 def segment_ends(
-    heard: Sequence[SegmenterMessage], rules: SegmentRules, likeness: Likeness
+    messages: Sequence[SegmenterMessage], rules: SegmentRules, likeness: Likeness
 ) -> Iterator[SegmentEnd]:
-    """The stretches that have ended, in order; what follows the last of them is still open."""
-    stretch: list[_Judged] = []
-    for message in heard:
-        judged = _judged(message)
-        if stretch and (ended := _ended_before(stretch, judged, rules, likeness)):
+    """Yield the ends of finished segments, in order; messages after the last one are open."""
+    segment: list[_MessageTraits] = []
+    for message in messages:
+        traits = _traits_of(message)
+        if segment and (ended := _end_before(segment, traits, rules, likeness)):
             yield ended
-            stretch = []
-        stretch.append(judged)
-        if ended := _ended_with(stretch, rules):
+            segment = []
+        segment.append(traits)
+        if ended := _end_with(segment, rules):
             yield ended
-            stretch = []
+            segment = []
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """What can be told of a message by itself."""
+class _MessageTraits:
+    """A message with the properties that depend on it alone."""
 
-    heard: SegmenterMessage
+    message: SegmenterMessage
     asks: bool
     greets: bool
     thanks: bool
-    parts: bool
+    says_goodbye: bool
     says_little: bool
 
     @property
     def has_substance(self) -> bool:
-        """Whether it could be what a stretch is about."""
-        return not (self.says_little or self.greets or self.thanks or self.parts)
+        """Whether the message can be the subject of a segment."""
+        return not (self.says_little or self.greets or self.thanks or self.says_goodbye)
 
 
-def _judged(heard: SegmenterMessage) -> _Judged:
-    words = sum(1 if word.isascii() else 1 + len(word) // 6 for word in _WORD.findall(heard.text))
-    asks = bool(_QUESTION.search(heard.text))
-    is_short = words <= _PARTING_WORDS and not asks
-    return _Judged(
-        heard,
+def _traits_of(message: SegmenterMessage) -> _MessageTraits:
+    words = sum(1 if word.isascii() else 1 + len(word) // 6 for word in _WORD.findall(message.text))
+    asks = bool(_QUESTION.search(message.text))
+    is_short = words <= _MAX_GOODBYE_WORDS and not asks
+    return _MessageTraits(
+        message,
         asks=asks,
-        greets=bool(_GREETING.match(heard.text)),
-        thanks=is_short and bool(_THANKS.search(heard.text)),
-        parts=is_short and bool(_FAREWELL.search(heard.text)),
+        greets=bool(_GREETING.match(message.text)),
+        thanks=is_short and bool(_THANKS.search(message.text)),
+        says_goodbye=is_short and bool(_FAREWELL.search(message.text)),
         says_little=words < _FEW_WORDS,
     )
 
 
-def _ended_before(
-    stretch: Sequence[_Judged], message: _Judged, rules: SegmentRules, likeness: Likeness
+def _end_before(
+    segment: Sequence[_MessageTraits],
+    message: _MessageTraits,
+    rules: SegmentRules,
+    likeness: Likeness,
 ) -> SegmentEnd | None:
-    last = stretch[-1]
-    pause = message.heard.at - last.heard.at
+    last = segment[-1]
+    pause = message.message.at - last.message.at
     if pause > rules.max_pause:
         minutes = round(pause / timedelta(minutes=1))
-        return SegmentEnd(len(stretch), SegmentReason.TIME, f"{minutes} minutes of silence")
-    if not any(each.has_substance for each in stretch):
+        return SegmentEnd(len(segment), SegmentReason.TIME, f"{minutes} minutes of silence")
+    if not any(each.has_substance for each in segment):
         return None
-    if last.parts and not (message.parts or message.thanks):
+    if last.says_goodbye and not (message.says_goodbye or message.thanks):
         return SegmentEnd(
-            len(stretch), SegmentReason.COMPLETED, "a farewell, and then something else"
+            len(segment), SegmentReason.COMPLETED, "a farewell, and then something else"
         )
-    return _topic_change(stretch, message, rules, likeness)
+    return _topic_change(segment, message, rules, likeness)
 
 
 def _topic_change(
-    stretch: Sequence[_Judged], message: _Judged, rules: SegmentRules, likeness: Likeness
+    segment: Sequence[_MessageTraits],
+    message: _MessageTraits,
+    rules: SegmentRules,
+    likeness: Likeness,
 ) -> SegmentEnd | None:
-    if message.heard.vector is None or message.thanks or message.parts:
+    if message.message.vector is None or message.thanks or message.says_goodbye:
         return None
-    ties = [
-        likeness(float(message.heard.vector @ each.heard.vector)) * _FADING**steps
-        for steps, each in enumerate(reversed(stretch[-_REACH:]))
-        if each.heard.vector is not None
+    similarities = [
+        likeness(float(message.message.vector @ each.message.vector)) * _FADE**steps
+        for steps, each in enumerate(reversed(segment[-_COMPARED_MESSAGES:]))
+        if each.message.vector is not None
     ]
-    if not ties:
+    if not similarities:
         return None
     needed = (
         rules.min_similarity
         + _ASKS * message.asks
-        + _ANSWERS * stretch[-1].asks
+        + _ANSWERS * segment[-1].asks
         + _GREETS * message.greets
         + _SAYS_LITTLE * message.says_little
     )
-    if max(ties) >= needed:
+    if max(similarities) >= needed:
         return None
     return SegmentEnd(
-        len(stretch),
+        len(segment),
         SegmentReason.TOPIC,
-        f"held by {max(ties):.2f} to what went before, and {needed:.2f} is needed",
+        f"held by {max(similarities):.2f} to what went before, and {needed:.2f} is needed",
     )
 
 
-def _ended_with(stretch: Sequence[_Judged], rules: SegmentRules) -> SegmentEnd | None:
-    if len(stretch) >= rules.max_messages:
-        return SegmentEnd(len(stretch), SegmentReason.LENGTH, f"{len(stretch)} messages")
-    if len(stretch) < 2 or not _is_parting(stretch[-2], stretch[-1]):
+def _end_with(segment: Sequence[_MessageTraits], rules: SegmentRules) -> SegmentEnd | None:
+    if len(segment) >= rules.max_messages:
+        return SegmentEnd(len(segment), SegmentReason.LENGTH, f"{len(segment)} messages")
+    if len(segment) < 2 or not _is_goodbye(segment[-2], segment[-1]):
         return None
-    if not any(each.has_substance for each in stretch):
+    if not any(each.has_substance for each in segment):
         return None
-    return SegmentEnd(len(stretch), SegmentReason.COMPLETED, "both sides have closed the subject")
+    return SegmentEnd(len(segment), SegmentReason.COMPLETED, "both sides have closed the subject")
 
 
-def _is_parting(first: _Judged, second: _Judged) -> bool:
-    """Whether one side takes leave, or gives thanks, and the other replies in kind."""
-    if first.heard.speaker == second.heard.speaker:
+def _is_goodbye(first: _MessageTraits, second: _MessageTraits) -> bool:
+    """Whether one side says goodbye or thanks, and the other replies in kind."""
+    if first.message.speaker == second.message.speaker:
         return False
-    return (first.parts or first.thanks) and (second.parts or second.thanks)
+    return (first.says_goodbye or first.thanks) and (second.says_goodbye or second.thanks)
 
 
 def idle(last: SegmenterMessage, length: int, silence: timedelta) -> SegmentEnd:
-    """The end of the open stretch when nobody has said anything for long enough."""
-    if _judged(last).parts:
+    """Return the end of an open segment after a long silence."""
+    if _traits_of(last).says_goodbye:
         return SegmentEnd(length, SegmentReason.COMPLETED, "a farewell, and then silence")
     return SegmentEnd(
         length, SegmentReason.TIME, f"{round(silence / timedelta(minutes=1))} minutes of silence"
@@ -178,7 +184,7 @@ def idle(last: SegmenterMessage, length: int, silence: timedelta) -> SegmentEnd:
 def end_after_pause(
     last: SegmenterMessage, length: int, silence: timedelta, rules: SegmentRules
 ) -> SegmentEnd:
-    """The end of what was said before a stretch that is closed and that it is not of."""
+    """Return the end of late messages that lie directly before another closed segment."""
     if silence > rules.max_pause:
         return idle(last, length, silence)
     return SegmentEnd(length, SegmentReason.LENGTH, "too long together with what follows")
@@ -187,25 +193,26 @@ def end_after_pause(
 def core(
     around: Sequence[MessagePosition], origin: MessagePosition, rules: SegmentRules
 ) -> tuple[MessagePosition, MessagePosition]:
-    """Where a stretch that others have joined begins and ends.
+    """Return the first and last position of a segment, without late messages of other segments.
 
-    Given are places in it, in chat order, around that of the message which came before all others.
-    Of what no pause parts from that, those are of the stretch that came first, as many as it may
-    have; and what was said between these, until that is twice as much.
+    `around` are the positions of its messages in order; `origin` is the one that was received
+    first. Only messages that no pause separates from the origin are considered. Of these, the ones
+    received first belong to the segment, up to its maximal length, and so does everything between
+    them, up to twice that length.
     """
-    run = _together(around, origin, rules)
+    run = _without_pause(around, origin, rules)
     earliest = set(sorted(place.position for place in run)[: rules.max_messages])
-    held = _together([place for place in run if place.position in earliest], origin, rules)
+    held = _without_pause([place for place in run if place.position in earliest], origin, rules)
     inside = run[run.index(held[0]) : run.index(held[-1]) + 1]
     if len(inside) >= 2 * rules.max_messages:
         inside = inside[: rules.max_messages]
     return inside[0], inside[-1]
 
 
-def _together(
+def _without_pause(
     places: Sequence[MessagePosition], origin: MessagePosition, rules: SegmentRules
 ) -> Sequence[MessagePosition]:
-    """Those that no pause parts from the origin."""
+    """Return the positions that no pause separates from the origin."""
     first = last = places.index(origin)
     while first > 0 and places[first].at - places[first - 1].at <= rules.max_pause:
         first -= 1
@@ -218,7 +225,7 @@ def _any_of(*phrases: str) -> str:
     return "|".join(phrases)
 
 
-# As people say them in the languages we stem, most common ones only.
+# The most common phrases, in the languages we stem.
 _GREETING = re.compile(
     r"\W*(?:"
     + _any_of(

@@ -1,7 +1,7 @@
-"""What comes late in a conversation, and whether it is of the stretch that it has joined.
+"""Messages that arrive late: decide whether they belong to the segment they were added to.
 
-It is linked at once to the closed stretch next to it, so that no message is ever of none. Whether
-it is of that stretch is seen here, before the stretch is summarised anew.
+A late message is linked at once to the nearest closed segment, so that every message has one. This
+module checks the link before the segment is summarised again.
 """
 
 from collections.abc import Sequence
@@ -27,36 +27,36 @@ from recollect.engine import Engine
 
 
 async def split_late_messages(
-    engine: Engine, caller: Caller, stretch: MessageRange, rules: SegmentRules, beat: Heartbeat
+    engine: Engine, caller: Caller, segment: MessageRange, rules: SegmentRules, beat: Heartbeat
 ) -> bool:
-    """Make stretches of their own of what has joined a closed one and is not of it.
+    """Move late messages that do not belong to a segment into segments of their own.
 
-    False when that is no longer as it was read.
+    Returns False if the segment has changed since it was read.
     """
     async with engine.reading(caller) as db:
-        origin = await segments.first_heard(db, caller.workspace_id, stretch.memory_id)
+        origin = await segments.first_heard(db, caller.workspace_id, segment.memory_id)
         if origin is None:
             return True
         reach = 2 * rules.max_messages
         around = await segments.around(
-            db, caller.workspace_id, stretch.thread_id, origin, reach=reach
+            db, caller.workspace_id, segment.thread_id, origin, reach=reach
         )
-    own = _unbroken(around, stretch, origin)
+    own = _uninterrupted(around, segment, origin)
     if not own:
         return False
     first, last = core(own, origin, rules)
     return await _cut_between(
-        engine, caller, stretch, rules, beat, before=first
-    ) and await _cut_between(engine, caller, stretch, rules, beat, beyond=last)
+        engine, caller, segment, rules, beat, before=first
+    ) and await _cut_between(engine, caller, segment, rules, beat, beyond=last)
 
 
-def _unbroken(
-    around: Sequence[LinkedSegment], stretch: MessageRange, origin: MessagePosition
+def _uninterrupted(
+    around: Sequence[LinkedSegment], segment: MessageRange, origin: MessagePosition
 ) -> list[MessagePosition]:
-    """Where those of a stretch stand between which and the origin no other stretch lies."""
-    ours = {None, stretch.memory_id}
-    for _, group in groupby(around, lambda each: each.memory_id in ours):
-        places = [each.place for each in group if each.memory_id == stretch.memory_id]
+    """Return the segment's messages around the origin that no other segment interrupts."""
+    own_ids = {None, segment.memory_id}
+    for _, group in groupby(around, lambda each: each.memory_id in own_ids):
+        places = [each.place for each in group if each.memory_id == segment.memory_id]
         if origin in places:
             return places
     return []
@@ -65,7 +65,7 @@ def _unbroken(
 async def _cut_between(
     engine: Engine,
     caller: Caller,
-    stretch: MessageRange,
+    segment: MessageRange,
     rules: SegmentRules,
     beat: Heartbeat,
     *,
@@ -75,96 +75,96 @@ async def _cut_between(
     while True:
         async with engine.reading(caller) as db:
             said = await messages.messages_in_range(
-                db, caller, stretch, beyond=beyond, before=before, limit=messages_to_read(rules)
+                db, caller, segment, beyond=beyond, before=before, limit=messages_to_read(rules)
             )
-            said = await _until_others(db, caller, stretch, said)
+            said = await _before_other_segment(db, caller, segment, said)
         if not said:
             return True
         is_all = len(said) < messages_to_read(rules)
         for cut in await segment_ends_of(engine, caller.workspace_id, said, rules):
-            strays, said = said[: cut.length], said[cut.length :]
-            if not await _cut_off(engine, caller, stretch, strays, cut):
+            separate, said = said[: cut.length], said[cut.length :]
+            if not await _store_separately(engine, caller, segment, separate, cut):
                 return False
-            beyond = strays[-1].sort_position
+            beyond = separate[-1].sort_position
             await beat()
-        # Of a full page the rest is looked at again, with what comes after it.
+        # The rest of a full page is read again, together with the messages after it.
         if is_all and said:
-            if not await _cut_off_rest(engine, caller, stretch, said, rules):
+            if not await _move_rest(engine, caller, segment, said, rules):
                 return False
             beyond = said[-1].sort_position
 
 
-async def _until_others(
-    db: Db, caller: Caller, stretch: MessageRange, said: Sequence[Message]
+async def _before_other_segment(
+    db: Db, caller: Caller, segment: MessageRange, said: Sequence[Message]
 ) -> Sequence[Message]:
-    """Those before the first message of another stretch, which may have been cut from this one."""
+    """Return the messages before the first one of another segment, which may split this one."""
     if not said:
         return said
     first, last = said[0].sort_position, said[-1].sort_position
-    other = await segments.others_within(db, caller.workspace_id, stretch, first, last)
+    other = await segments.others_within(db, caller.workspace_id, segment, first, last)
     if other is None:
         return said
-    wall = other.at, other.position
-    return [each for each in said if (each.created_at, each.position) < wall]
+    end = other.at, other.position
+    return [each for each in said if (each.created_at, each.position) < end]
 
 
-async def _cut_off_rest(
+async def _move_rest(
     engine: Engine,
     caller: Caller,
-    stretch: MessageRange,
+    segment: MessageRange,
     said: Sequence[Message],
     rules: SegmentRules,
 ) -> bool:
-    """What no rule has ended is of the stretch behind it if that has room, else one of its own."""
+    """Move the remaining messages to the next segment if they fit, else into one of their own."""
     last, ids = said[-1], [each.id for each in said]
     async with engine.writing(caller) as db:
-        if await _held_as_read(engine, db, caller, stretch, said) is None:
+        if await _lock_if_unchanged(engine, db, caller, segment, said) is None:
             return False
-        behind = await segments.late_messages(
-            db, caller.workspace_id, stretch.thread_id, last.sort_position
+        next_segment = await segments.late_messages(
+            db, caller.workspace_id, segment.thread_id, last.sort_position
         )
-        silence = (behind.at if behind else engine.now()) - last.created_at
+        silence = (next_segment.at if next_segment else engine.now()) - last.created_at
         if (
-            behind
-            and behind.memory_id != stretch.memory_id
-            and behind.messages + len(said) <= rules.max_messages
+            next_segment
+            and next_segment.memory_id != segment.memory_id
+            and next_segment.messages + len(said) <= rules.max_messages
             and silence <= rules.max_pause
         ):
-            await segments.unlink(db, caller.workspace_id, stretch.memory_id, ids)
-            await segments.join(db, caller.workspace_id, dict.fromkeys(ids, behind.memory_id))
+            await segments.unlink(db, caller.workspace_id, segment.memory_id, ids)
+            await segments.join(db, caller.workspace_id, dict.fromkeys(ids, next_segment.memory_id))
             return True
-    heard = SegmenterMessage(last.content, speaker_of(last), last.created_at)
-    cut = end_after_pause(heard, len(said), silence, rules)
-    return await _cut_off(engine, caller, stretch, said, cut)
+    last_message = SegmenterMessage(last.content, speaker_of(last), last.created_at)
+    cut = end_after_pause(last_message, len(said), silence, rules)
+    return await _store_separately(engine, caller, segment, said, cut)
 
 
-async def _cut_off(
-    engine: Engine, caller: Caller, stretch: MessageRange, said: Sequence[Message], cut: SegmentEnd
+async def _store_separately(
+    engine: Engine, caller: Caller, segment: MessageRange, said: Sequence[Message], cut: SegmentEnd
 ) -> bool:
-    """Make a memory of what has joined a stretch; False when that is no longer as it was read."""
+    """Store late messages as a memory; return False if they have changed since they were read."""
     summary = await summarise(engine, caller.workspace_id, said)
     embedded = await generations.embed_passage(engine, caller.workspace_id, summary.text)
     async with engine.writing(caller) as db:
-        held = await _held_as_read(engine, db, caller, stretch, said)
-        if held is None:
+        locked = await _lock_if_unchanged(engine, db, caller, segment, said)
+        if locked is None:
             return False
         async with pipeline(db):
             await segments.unlink(
-                db, caller.workspace_id, stretch.memory_id, [each.id for each in said]
+                db, caller.workspace_id, segment.memory_id, [each.id for each in said]
             )
             await store_segment(
-                engine, db, caller, held, said, cut.reason, summary, embedded, is_cut=True
+                engine, db, caller, locked, said, cut.reason, summary, embedded, is_cut=True
             )
         return True
 
 
-async def _held_as_read(
-    engine: Engine, db: Db, caller: Caller, stretch: MessageRange, said: Sequence[Message]
+async def _lock_if_unchanged(
+    engine: Engine, db: Db, caller: Caller, segment: MessageRange, said: Sequence[Message]
 ) -> LockedThread | None:
-    """The thread, held; None if the stretch has not just these, unedited, from first to last."""
-    held = await messages.lock_thread(db, caller, Ref(id=stretch.thread_id), engine.now())
+    """Lock the thread; return None if the segment's messages in this range have changed."""
+    locked = await messages.lock_thread(db, caller, Ref(id=segment.thread_id), engine.now())
     first, last = said[0].sort_position, said[-1].sort_position
-    still = await segments.marks_within(
-        db, caller.workspace_id, stretch, first, last, limit=len(said) + 1
+    current = await segments.marks_within(
+        db, caller.workspace_id, segment, first, last, limit=len(said) + 1
     )
-    return held if still == marks_of(said) else None
+    return locked if current == marks_of(said) else None

@@ -1,4 +1,4 @@
-"""Messages as the segmenter hears them, with their vectors, and where they fall into stretches."""
+"""Embed messages for the segmenter, and find where they divide into segments."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,42 +15,42 @@ from recollect.embeddings import generations
 from recollect.engine import Engine
 from recollect.models.embedder import Embedder, Purpose, Vector
 
-# So many messages are read at once, and more where a stretch may be longer: see `ahead`.
-_AHEAD = 64
-# What a message is about stands at its beginning; the rest would only be slow.
-_HEARD_CHARACTERS = 2_000
-_TALK = {"user", "assistant"}
+# The number of messages read at once, unless segments may be longer; see `messages_to_read`.
+_MESSAGES_AT_ONCE = 64
+# The beginning of a message says what it is about; embedding more only takes longer.
+_MAX_CHARACTERS = 2_000
+_SEGMENTED_ROLES = {"user", "assistant"}
 
 
 def messages_to_read(rules: SegmentRules) -> int:
-    """How many messages to read at once: a stretch ends within these, however long it may be."""
-    return max(_AHEAD, rules.max_messages + 1)
+    """Return how many messages to read at once: at least one segment ends within them."""
+    return max(_MESSAGES_AT_ONCE, rules.max_messages + 1)
 
 
 async def segment_ends_of(
     engine: Engine, workspace_id: WorkspaceId, said: Sequence[Message], rules: SegmentRules
 ) -> list[SegmentEnd]:
-    """Where these messages are cut, heard by the workspace's own embedder."""
+    """Return where these messages divide, using the workspace's own embedder."""
     if not said:
         return []
-    space = await generations.current_generations(engine, workspace_id)
+    state = await generations.current_generations(engine, workspace_id)
     embedder = (
-        engine.embedders.of(generations.identity_of(space.serving))
-        if space.serving
-        else engine.embedders.configured(space.embedder)
+        engine.embedders.of(generations.identity_of(state.serving))
+        if state.serving
+        else engine.embedders.configured(state.embedder)
     )
-    heard = await _heard(engine, embedder, said)
-    return list(segment_ends(heard, rules, embedder.likeness))
+    embedded = await _with_vectors(engine, embedder, said)
+    return list(segment_ends(embedded, rules, embedder.likeness))
 
 
-async def _heard(
+async def _with_vectors(
     engine: Engine, embedder: Embedder, said: Sequence[Message]
 ) -> list[SegmenterMessage]:
-    """Messages with their vectors; those heard a moment ago are remembered."""
+    """Return messages with their vectors; recent vectors come from the cache."""
     keys = {
         each.id: hashlib.sha256(f"{embedder.identity}\0{each.content}".encode()).digest()
         for each in said
-        if each.role in _TALK and each.content.strip()
+        if each.role in _SEGMENTED_ROLES and each.content.strip()
     }
     known = {
         each: vector
@@ -58,7 +58,7 @@ async def _heard(
         if (vector := engine.vector_cache.get(key)) is not None
     }
     new = [each for each in said if each.id in keys and each.id not in known]
-    found = await _vectors(embedder, [each.content[:_HEARD_CHARACTERS] for each in new])
+    found = await _vectors(embedder, [each.content[:_MAX_CHARACTERS] for each in new])
     fresh = {each.id: vector for each, vector in zip(new, found, strict=True) if vector is not None}
     engine.vector_cache.put({keys[each]: vector for each, vector in fresh.items()})
     known |= fresh
@@ -74,13 +74,14 @@ async def _heard(
 
 
 async def _vectors(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None]:
-    """A vector for each text; None for one that the embedder will not have."""
+    """Return a vector for each text, or None for a text that the embedder rejects."""
     if not texts:
         return []
     try:
         return list(await embedder.embed(texts, Purpose.PASSAGE))
     except Unavailable:
-        # Down, or one text it will not have? If a plain text passes, it is the text.
+        # Either the embedder is down or it rejects one text. If it embeds a plain text, it is the
+        # text.
         await embedder.embed([generations.FINGERPRINT_TEXT], Purpose.PASSAGE)
     if len(texts) == 1:
         return [None]

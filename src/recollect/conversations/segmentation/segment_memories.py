@@ -1,4 +1,4 @@
-"""A stretch of conversation as a memory: how it is kept, whoever has cut or chosen it."""
+"""Store a segment as a memory, whether it was cut automatically or made by hand."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -33,7 +33,7 @@ async def store_segment(
     engine: Engine,
     db: Db,
     caller: Caller,
-    held: LockedThread,
+    locked: LockedThread,
     said: Sequence[Message],
     reason: SegmentReason,
     summary: Summary,
@@ -41,26 +41,26 @@ async def store_segment(
     *,
     is_cut: bool,
 ) -> Memory:
-    """Make the memory of these messages, with its words, its vector and its line in the audit."""
+    """Create the memory of these messages, with its words, its vector and its audit event."""
     now = engine.now()
-    # As everywhere: a memory is as old as what it tells. One made by hand was made when it was.
+    # An automatic segment is as old as its last message. One made by hand is created now.
     said_at = min(said[-1].created_at, now)
     memory = Memory(
         id=new_memory_id(),
         code=new_code(),
         workspace_id=caller.workspace_id,
         org_id=caller.org_id,
-        user_id=held.user_id or caller.user_id,
+        user_id=locked.user_id or caller.user_id,
         content=summary.text,
         created_at=said_at if is_cut else now,
         updated_at=now,
-        project_id=held.project_id,
-        agent_id=held.agent_id,
-        thread_id=held.id,
-        thread_code=held.code,
-        subject=held.subject,
+        project_id=locked.project_id,
+        agent_id=locked.agent_id,
+        thread_id=locked.id,
+        thread_code=locked.code,
+        subject=locked.subject,
         valid_from=said_at,
-        scope=_scope_of(held) if is_cut else Scope.THREAD,
+        scope=_scope_of(locked) if is_cut else Scope.THREAD,
         origin=Origin.USER if reason is SegmentReason.USER else Origin.AUTO,
         origin_label=None if reason is SegmentReason.USER else ACTOR,
         reason=reason,
@@ -72,28 +72,28 @@ async def store_segment(
     await segments.put(
         db,
         caller.workspace_id,
-        Segment(memory.id, held.id, is_cut, summary.by, summary.fallback_reason),
+        Segment(memory.id, locked.id, is_cut, summary.by, summary.fallback_reason),
     )
     await record_segment_event(engine, db, caller, "memory.created", memory)
     return memory
 
 
-def _scope_of(held: LockedThread) -> Scope:
-    """Who shall find a stretch: those in its chat, and of a history brought along its user too."""
-    if not held.is_imported or held.user_id is None or held.project_id:
+def _scope_of(locked: LockedThread) -> Scope:
+    """Return the scope: the thread, or for imported history also its user or the workspace."""
+    if not locked.is_imported or locked.user_id is None or locked.project_id:
         return Scope.THREAD
-    return Scope.WORKSPACE if held.is_for_all else Scope.GLOBAL
+    return Scope.WORKSPACE if locked.is_for_all else Scope.GLOBAL
 
 
 def marks_of(said: Sequence[Message]) -> list[tuple[UUID, datetime | None]]:
-    """What shows that messages are the same ones, unedited."""
+    """Return the ids and edit times of messages, which show whether they have changed."""
     return [(each.id, each.edited_at) for each in said]
 
 
 async def record_segment_event(
     engine: Engine, db: Db, caller: Caller, action: str, memory: Memory
 ) -> None:
-    """Write into the audit what was done with a stretch's memory."""
+    """Record an action on a segment's memory in the audit log."""
     await engine.record_event(
         db,
         caller,
