@@ -127,18 +127,6 @@ async def test_R072_a_forgotten_memory_is_in_no_list_and_no_search(
         await find_memory(engine, caller, Ref(id=saved.memory.id))
 
 
-async def test_R114_times_are_kept_in_utc_to_the_microsecond(
-    engine: Engine, caller: Caller, clock: Clock
-) -> None:
-    clock.advance(timedelta(microseconds=123_457))
-
-    saved = await save(engine, caller, Save("a statement"))
-
-    stored = await find_memory(engine, caller, Ref(id=saved.memory.id))
-    assert (stored.created_at, stored.updated_at) == (clock.at, clock.at)
-    assert stored.created_at.utcoffset() == timedelta(0)
-
-
 @pytest.mark.parametrize("ahead", [timedelta(seconds=30), timedelta(hours=14), timedelta(days=1)])
 async def test_a_time_slightly_in_the_future_is_replaced_by_now(
     engine: Engine, caller: Caller, clock: Clock, ahead: timedelta

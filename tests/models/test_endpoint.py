@@ -1,6 +1,8 @@
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -15,12 +17,18 @@ from stub_endpoint import (
     well_behaved,
 )
 
+from recollect.core.domain import Caller
 from recollect.core.errors import Invalid, Unavailable
 from recollect.core.settings import EmbeddingEndpoint
-from recollect.models.embedder import EmbedderIdentity, Purpose
+from recollect.engine import Engine
+from recollect.models.embedder import Purpose
+from recollect.models.embedder_registry import Embedders
 from recollect.models.endpoint_embedder import EndpointEmbedder
 from recollect.models.endpoints import CircuitBreaker
 from recollect.models.openai_embeddings import OPENAI_EMBEDDINGS
+from tests.support.dashboard import connect_signed_in
+from tests.support.instance import make_server
+from tests.support.isolation import dump
 
 pytestmark = pytest.mark.anyio
 
@@ -367,14 +375,26 @@ class TestCircuit:
         circuit.admit()
 
 
-def test_S82_the_identity_omits_the_password() -> None:
-    embedder = EndpointEmbedder(
-        EmbeddingEndpoint("https://ada:secret@example.org/v1?version=2", "m"), OPENAI_EMBEDDINGS
-    )
+async def test_S82_a_password_in_the_address_is_used_but_never_stored_or_shown(
+    stub: StubEndpoint, engine: Engine, caller: Caller
+) -> None:
+    address = stub.url.replace("http://", "http://ada:hunter2@") + "?version=2"
+    embedder = EndpointEmbedder(EmbeddingEndpoint(address, "m"), OPENAI_EMBEDDINGS)
+    instance = replace(engine, embedders=Embedders(embedder))
+    path = f"/chat/api/workspaces/ws_{caller.workspace_id}/memories"
+    async with await connect_signed_in(make_server(instance), instance, caller) as http:
+        saved = await http.post(path, json={"content": "Ada lives in Oslo"})
+        settings = await http.get("/chat/api/settings")
+    await embedder.aclose()
 
-    assert embedder.identity == EmbedderIdentity(
-        "openai", "https://example.org/v1/embeddings?version=2", "m"
-    )
+    stored = await dump(engine, caller.workspace_id)
+
+    credentials = base64.b64encode(b"ada:hunter2").decode()
+    assert (saved.status_code, settings.status_code) == (201, 200)
+    assert stub.requests[0].headers["authorization"] == f"Basic {credentials}"
+    [generation] = stored["generation"]
+    assert "/v1/embeddings?version=2" in generation
+    assert "hunter2" not in f"{stored} {saved.text} {settings.text}"
 
 
 @pytest.mark.parametrize(

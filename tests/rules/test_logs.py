@@ -6,6 +6,9 @@
 import ast
 from collections.abc import Iterator
 
+import pytest
+import structlog
+
 from recollect.core import logging
 from tests.rules.source import files, tree
 
@@ -96,8 +99,31 @@ def names_another_package(call: ast.Call) -> bool:
     return isinstance(name, str) and not name.startswith("recollect")
 
 
-def test_S81_a_private_log_field_is_redacted() -> None:
-    event = dict.fromkeys(logging._PRIVATE, "hunter2") | {"event": "a", "exc_info": True}
+PRIVATE_FIELDS = [
+    *("authorization", "body", "content", "cookie", "key", "password", "query", "text", "token")
+]
 
-    assert "hunter2" not in repr(logging._redact(None, "info", event))
-    assert "exc_info" not in logging._redact(None, "info", event)
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_S81_a_private_log_field_is_redacted_at_every_level(
+    capsys: pytest.CaptureFixture[str], style: str
+) -> None:
+    levels = ["debug", "info", "warning", "error", "critical", "exception"]
+    before = structlog.get_config()
+    logging.configure_logging("debug", style)
+    try:
+        log = structlog.get_logger()
+        for level in levels:
+            try:
+                raise ValueError("hunter2")  # noqa: TRY301 - a traceback quotes it
+            except ValueError:
+                fields = dict.fromkeys(PRIVATE_FIELDS, "hunter2")
+                getattr(log, level)("an.event", kind="public", exc_info=True, **fields)
+    finally:
+        structlog.configure(**before)
+
+    written = capsys.readouterr().err
+    assert written.count("an.event") == written.count("public") == len(levels)
+    assert written.count("[redacted]") == len(levels) * len(PRIVATE_FIELDS)
+    assert "hunter2" not in written
+    assert "Traceback" not in written

@@ -82,32 +82,6 @@ async def test_R245_likeness_alone_links_and_leaves_both_current(
     assert await current(engine, caller) == ["Ana lives in Oslo", "Ben lives in Oslo"]
 
 
-@pytest.mark.parametrize(
-    ("cosine", "relation"),
-    [
-        (0.91, Relation.UPDATES),
-        (0.90, Relation.RELATED_TO),
-        (0.86, Relation.RELATED_TO),
-        (0.84, None),
-    ],
-)
-async def test_R244_above_nine_tenths_the_new_one_updates_and_a_little_below_they_are_related(
-    engine: Engine,
-    caller: Caller,
-    embedder: StubEmbedder,
-    cosine: float,
-    relation: Relation | None,
-) -> None:
-    embedder.table = {"old": at_cosine(1.0), "new": at_cosine(cosine)}
-    old = await say(engine, caller, "old", links_similar=True)
-    await say(engine, caller, "new", links_similar=True)
-
-    async with engine.reading(caller) as db:
-        found = await links.links_of(db, caller, [old.id], limit=10, now=engine.now())  # pyright: ignore[reportArgumentType]
-
-    assert [each.relation for each in found] == ([relation] if relation else [])
-
-
 async def test_S48_links_never_cross_workspaces(engine: Engine, caller: Caller) -> None:
     stranger = await new_caller(engine)
     theirs = await say(engine, stranger, "theirs")

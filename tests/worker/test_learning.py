@@ -29,7 +29,7 @@ from tests.support.clock import Clock
 from tests.support.instance import open_engine
 from tests.support.live_server import serve_app
 from tests.support.tools import fetch_rows
-from tests.support.upstream import Answer, Endpoint, RawAnswer, chat_models_at
+from tests.support.upstream import Answer, Endpoint, chat_models_at
 
 pytestmark = pytest.mark.anyio
 
@@ -91,19 +91,6 @@ async def test_R034_without_candidates_nothing_is_saved(engine: Engine, caller: 
     await run_jobs(instance)
 
     assert await stored_memories(instance, caller) == []
-
-
-@pytest.mark.parametrize("kind", ["auto_deep_think", "auto_research", "auto_compaction"])
-async def test_R036_R037_distilled_memories_carry_their_label(
-    engine: Engine, caller: Caller, kind: str
-) -> None:
-    instance = replace(engine, distiller=StubDistiller(Candidate("A.", "fact", "said")))
-    await learn(instance, caller, "said", source=kind)
-
-    await run_jobs(instance)
-
-    [row] = await stored_memories(instance, caller)
-    assert (row["origin"], row["origin_label"]) == ("auto", kind)
 
 
 async def test_the_same_conversation_is_learnt_once(engine: Engine, caller: Caller) -> None:
@@ -250,21 +237,6 @@ async def test_the_price_with_the_longest_matching_name_applies(
         lines = await queries.daily_usage(db, instance.now() - timedelta(days=1))
     assert [line.cost for line in lines if line.cost is not None] == [0.003]
     assert cost_of(prices, "other", TokenUsage(1, 1)) is None
-
-
-async def test_S54_a_failed_call_is_in_the_ledger(
-    model: tuple[Engine, Endpoint], caller: Caller
-) -> None:
-    instance, endpoint = model
-    endpoint.script = [RawAnswer([b"{}"], 500, "application/json")]
-    await learn(instance, caller, "I live in Oslo.")
-
-    await run_jobs(instance)
-
-    bill = await fetch_rows(
-        instance, "SELECT state FROM model_call WHERE workspace_id = %s", caller.workspace_id
-    )
-    assert [tuple(each) for each in bill] == [("failed",)]
 
 
 async def test_S51_two_processes_share_one_budget_exactly(

@@ -224,6 +224,30 @@ async def test_R061_without_a_model_the_synthesis_uses_rules(dashboard: Dashboar
     assert memory["summary"]
 
 
+async def test_R114_times_are_iso_8601_in_utc_to_the_microsecond(
+    dashboard: Dashboard, clock: Clock
+) -> None:
+    clock.advance(timedelta(microseconds=123_457))
+    memory = await dashboard.remember_in_chat(content="a statement")
+    clock.advance(timedelta(days=1))
+
+    changed = await dashboard.http.patch(
+        f"{dashboard.chat}/memories/{memory['id']}", json={"content": "another statement"}
+    )
+
+    created_at = "2026-03-01T12:00:00.123457Z"
+    assert (memory["created_at"], memory["updated_at"]) == (created_at, created_at)
+    for shown in (
+        changed.json(),
+        (await dashboard.listed_in_chat())[0],
+        (await dashboard.listed())[0],
+    ):
+        assert (shown["created_at"], shown["updated_at"]) == (
+            created_at,
+            "2026-03-02T12:00:00.123457Z",
+        )
+
+
 async def test_R062_R063_R064_R065_R066_a_chat_lists_its_own_memories_newest_first(
     dashboard: Dashboard, clock: Clock
 ) -> None:

@@ -32,6 +32,7 @@ from tests.support.dashboard import (
 from tests.support.embedder import StubEmbedder, at_cosine
 from tests.support.instance import connect, in_new_workspace, make_server, new_caller
 from tests.support.routes import interface_named, operation, routes_of
+from tests.support.sample_files import run_jobs
 from tests.support.upstream import Endpoint, RawAnswer, chat_models_at
 
 pytestmark = pytest.mark.anyio
@@ -233,6 +234,20 @@ async def test_jobs_are_listed_and_failed_ones_can_be_retried(
 
 
 # Usage and settings.
+
+
+async def test_S54_a_failed_background_call_is_in_the_ledger(
+    with_model: Dashboard, endpoint: Endpoint
+) -> None:
+    await turn(with_model, "I live in Oslo.")
+    endpoint.default = RawAnswer([b"{}"], 500, "application/json")
+
+    await run_jobs(with_model.engine)
+
+    found = await get(with_model, f"{with_model.workspace}/usage", days=1)
+    calls = {each["purpose"]: (each["calls"], each["failed"]) for each in found["calls"]}
+    assert calls["turn"] == (1, 0)
+    assert calls["distil"] == (1, 1)
 
 
 async def test_S54_usage_is_reported_by_day_with_failures(

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from recollect.api.openai import headers
 from recollect.chat.prompt import text_of
 from recollect.conversations.threads import OpenThread, open_thread
+from recollect.core import turn_kinds
 from recollect.core.domain import Caller, parse_ref
 from recollect.memories.forget import forget
 from tests.api.openai.conftest import Object, Routed
@@ -481,6 +483,28 @@ async def test_R041_R042_R043_automatic_memories_appear_in_the_list_only(
     assert [(each["content"][:29], each["source_type"]) for each in listed] == [
         ("Oslo has twice as many rainy ", "auto_research")
     ]
+
+
+@pytest.mark.parametrize("kind", ["deep_think", "research", "compaction", "retrospective"])
+async def test_R036_R037_the_label_of_a_learnt_memory_is_auto_and_the_kind_of_turn(
+    routed: Routed, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Also of a kind that is registered later."""
+    kinds = dict(turn_kinds.INSTRUCTIONS)
+    if kind not in kinds:
+        monkeypatch.setattr(turn_kinds, "INSTRUCTIONS", kinds | {kind: "Look back."})
+        monkeypatch.setattr(headers, "INSTRUCTIONS", kinds | {kind: "Look back."})
+    routed.upstream.script = [
+        Answer("Oslo has twice as many rainy days as Bergen has dry ones. " * 5)
+    ]
+
+    answer = await routed.chat("Go on.", headers={"X-Recollect-Kind": kind})
+    await routed.drain()
+
+    path = f"/v1/workspaces/ws_{routed.caller.workspace_id}/memories"
+    listed = (await routed.http.get(path)).json()["items"]
+    assert answer.status_code == 200
+    assert [each["source_type"] for each in listed] == [f"auto_{kind}"]
 
 
 async def test_an_unknown_turn_kind_is_rejected(routed: Routed) -> None:

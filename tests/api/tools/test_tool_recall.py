@@ -258,6 +258,19 @@ async def test_R260_a_long_memory_is_cut_only_in_the_summary(
     assert f"memory://{saved}" in result["summary"]
 
 
+async def test_N39_the_heading_of_ranked_results_states_the_scale(tools: Surface) -> None:
+    for content in ("Ana takes tea", "Ben takes tea"):
+        await save_memory(tools, content)
+
+    ranked = await tools.call("memory_recall", query="takes tea", max_results=1)
+    recent = await tools.call("memory_recall", mode="recent", max_results=1)
+
+    assert [each["summary"].splitlines()[0] for each in (ranked, recent)] == [
+        "## Memories (1 of 2, best first; relevance is at most 0.05)",
+        "## Memories (1 of 2)",
+    ]
+
+
 async def test_R260_N39_an_empty_result_is_one_plain_sentence(
     tools: Surface, embedder: StubEmbedder
 ) -> None:

@@ -120,20 +120,21 @@ async def test_R232_an_unknown_type_error_lists_the_types(tools: Surface) -> Non
     assert "rumour" not in str(refused.value)
 
 
-async def test_R233_importance_between_0_and_1_is_stored_exactly(
-    tools: Surface, engine: Engine
-) -> None:
-    stored = [
-        (await memory_row(engine, await save_memory(tools, f"at {value}", importance=value)))[
-            "importance"
-        ]
-        for value in (0.0, 0.37, 1.0, 1)
-    ]
-
-    assert stored == [0.0, 0.37, 1.0, 1.0]
+async def test_R233_importance_between_0_and_1_is_stored_exactly(tools: Surface) -> None:
+    for value in (0.0, 0.37, 1.0, 1):
+        await save_memory(tools, f"at {value}", importance=value)
     for value in (-0.01, 1.01, "0.5", True):
         with pytest.raises(ToolRefused, match="`importance`"):
-            await tools.call("memory_save", content="x", importance=value)
+            await tools.call("memory_save", content="refused", importance=value)
+
+    found = await recall(tools, mode="recent")
+
+    assert {each["content"]: each["importance"] for each in found} == {
+        "at 0.0": 0.0,
+        "at 0.37": 0.37,
+        "at 1.0": 1.0,
+        "at 1": 1.0,
+    }
 
 
 async def test_R236_the_source_is_stored_unchanged(tools: Surface, engine: Engine) -> None:
@@ -302,20 +303,21 @@ async def test_R242_the_result_has_an_id_success_and_a_message(tools: Surface) -
 async def test_R244_R245_similarity_above_0_9_adds_an_updates_link(
     tools: Surface, engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
-    embedder.table = {
-        "the old one": at_cosine(1.0),
-        "at 0.91": at_cosine(0.91, axis=0),
-        "at 0.90": at_cosine(0.90, axis=1),
-        "at 0.89": at_cosine(0.89, axis=2),
-        "which?": at_cosine(1.0),
-    }
+    cosines = (0.91, 0.90, 0.89, 0.86, 0.84)
+    embedder.table = {f"at {each}": at_cosine(each, axis=at) for at, each in enumerate(cosines)}
+    embedder.table |= {"the old one": at_cosine(1.0), "which?": at_cosine(1.0)}
     old = await save_memory(tools, "the old one")
 
-    new = {name: await save_memory(tools, name) for name in ("at 0.91", "at 0.90", "at 0.89")}
+    new = {each: await save_memory(tools, f"at {each}") for each in cosines}
 
-    updates = {edge for edge in await links_of(engine, caller.workspace_id) if edge[1] == "updates"}
-    assert updates == {(new["at 0.91"], "updates", old, 0.91)}
-    assert {"the old one", "at 0.91"} <= set(await recall_texts(tools, "which?"))
+    assert await links_of(engine, caller.workspace_id) == {
+        (new[0.91], "updates", old, 0.91),
+        (new[0.90], "related_to", old, 0.90),
+        (new[0.89], "related_to", old, 0.89),
+        (new[0.86], "related_to", old, 0.86),
+    }
+    found = await recall(tools, "which?")
+    assert {each["id"] for each in found} == {old, *new.values()}
 
 
 async def test_N40_a_repeated_association_keeps_the_last_weight(

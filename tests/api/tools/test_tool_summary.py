@@ -57,17 +57,6 @@ def test_R273_a_preview_contains_only_visible_text() -> None:
     assert preview("\x1b[31mpay \u202e001\x1b[0m\nand more") == "pay 001"
 
 
-@pytest.mark.parametrize(
-    ("is_ranked", "heading"),
-    [
-        (True, "## Memories (1 of 7, best first; relevance is at most 0.05)"),
-        (False, "## Memories (1 of 7)"),
-    ],
-)
-def test_N39_the_heading_of_ranked_results_states_the_scale(is_ranked: bool, heading: str) -> None:  # noqa: FBT001
-    assert summary([recalled("tea")], 7, is_ranked=is_ranked).splitlines()[0] == heading
-
-
 def test_R268_relevance_never_exceeds_the_stated_maximum() -> None:
     memory_id = MemoryId(UUID(ID))
     first_everywhere = {
