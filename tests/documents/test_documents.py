@@ -10,16 +10,16 @@ import pytest
 from recollect.core.domain import Caller, Chunk, Document, DocumentStatus, Memory, Ref, Right
 from recollect.core.errors import Denied, NotFound, TooLarge
 from recollect.documents.documents import (
-    MOST_BYTES,
+    MAX_BYTES,
     ListDocuments,
     NewDocument,
     add_document,
     bytes_of,
     delete_document,
     get_document,
-    keep_artifact,
     label_of,
     list_documents,
+    save_artifact,
     text_of,
 )
 from recollect.documents.queries import documents
@@ -138,7 +138,7 @@ async def test_memories_chunks_and_artifacts_are_one_ranked_list(
     await save(engine, caller, Save("We chose Oslo.", category="decision"))
     await upload(engine, caller, "doc.txt", "A chunk.")
     await upload(engine, caller, "far.txt", "Far off.")
-    await keep_artifact(engine, caller, "plan.md", "An artifact.")
+    await save_artifact(engine, caller, "plan.md", "An artifact.")
     await run_jobs(engine)
 
     results = await search_workspace(engine, caller, SearchWorkspace("q"))
@@ -277,7 +277,7 @@ async def test_S60_what_is_too_large_or_breaks_off_is_not_there(
         raise ConnectionResetError
 
     with pytest.raises(TooLarge):
-        await upload(engine, caller, "large.txt", b"x" * (MOST_BYTES + 1))
+        await upload(engine, caller, "large.txt", b"x" * (MAX_BYTES + 1))
     with pytest.raises(ConnectionResetError):
         await add_document(engine, caller, NewDocument("cut.txt"), broken_off())
 

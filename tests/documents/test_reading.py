@@ -93,7 +93,7 @@ async def test_S62_a_file_is_what_its_bytes_are(
 
 async def test_a_pdf_without_text_is_kept_and_says_so() -> None:
     assert await in_process("scan.pdf", pdf("")) == Reading(
-        "application/pdf", [], "No text was found in it."
+        "application/pdf", [], "No text was found in this document."
     )
 
 
@@ -125,9 +125,9 @@ async def test_S62_what_was_made_to_break_its_reader_is_refused(
 
 
 async def test_S62_a_reader_that_takes_too_long_is_ended() -> None:
-    reading = read_document("slow.pdf", in_chunks(SLOW), patience=timedelta(seconds=0.6))
+    reading = read_document("slow.pdf", in_chunks(SLOW), deadline=timedelta(seconds=0.6))
 
-    with pytest.raises(UnreadableDocument, match="more time or memory"):
+    with pytest.raises(UnreadableDocument, match="too much time or memory"):
         await reading
 
 

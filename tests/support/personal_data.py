@@ -12,7 +12,7 @@ from recollect.chat.queries import injections, stored_responses
 from recollect.chat.queries.injections import BuiltinCalls, Injection
 from recollect.chat.queries.stored_responses import Response
 from recollect.core.domain import Caller, ThreadId, WorkspaceId
-from recollect.documents.documents import keep_artifact
+from recollect.documents.documents import save_artifact
 from recollect.documents.read_job import read_documents
 from recollect.embedded import find_binaries
 from recollect.embeddings.generations import embed_missing, no_heartbeat
@@ -37,7 +37,7 @@ async def leave_traces(engine: Engine, server: Server, caller: Caller, mark: str
         session = await _add_session_data(http, mark)
         await _add_keyed_data(http, mark)
         await _add_chat_data(http, mark)
-    await keep_artifact(engine, caller, f"{mark}.md", f"a document of {mark}")
+    await save_artifact(engine, caller, f"{mark}.md", f"a document of {mark}")
     await read_documents(engine, caller.workspace_id, no_heartbeat)
     await embed_missing(engine, caller.workspace_id, no_heartbeat)
     await _add_model_data(engine, caller, mark, session)

@@ -37,13 +37,13 @@ class EmbeddingResult:
 
 
 async def list_models(
-    engine: Engine, caller: Caller, *, patience_seconds: float = _MODELS_SECONDS
+    engine: Engine, caller: Caller, *, timeout_seconds: float = _MODELS_SECONDS
 ) -> list[ListedModel]:
     """List every model that a request can name; an unavailable upstream contributes none."""
     caller.require(Right.READ)
     upstreams = engine.chat_models.upstreams
     listed = await asyncio.gather(
-        *(_list_upstream(name, each, patience_seconds) for name, each in upstreams.items())
+        *(_list_upstream(name, each, timeout_seconds) for name, each in upstreams.items())
     )
     builtin = [ListedModel(name, 0, _OWNER) for name in engine.chat_models.builtin]
     return [*builtin, *(model for found in listed for model in found)]
@@ -88,10 +88,10 @@ async def embed(engine: Engine, caller: Caller, texts: Sequence[str]) -> Embeddi
 
 
 async def _list_upstream(
-    prefix: str, route: ChatRoute, patience_seconds: float
+    prefix: str, route: ChatRoute, timeout_seconds: float
 ) -> list[ListedModel]:
     try:
-        async with asyncio.timeout(patience_seconds):
+        async with asyncio.timeout(timeout_seconds):
             response = await route.chat.get("/models")
         data = cast("list[Any]", response["data"])
         return [

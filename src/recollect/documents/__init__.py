@@ -1,1 +1,1 @@
-"""Documents: uploading, reading, chunking and searching them."""
+"""Documents: upload, read, split into chunks, and search."""

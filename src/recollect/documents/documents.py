@@ -1,4 +1,4 @@
-"""Documents: uploaded or made, listed, shown, downloaded, deleted."""
+"""Documents: add, list, read, download and delete them."""
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -28,25 +28,25 @@ from recollect.engine import Engine
 
 READ_JOB = NewJob("read_documents")
 
-MOST_BYTES = 20 * 1024 * 1024
-_LONGEST_NAME = 255
+MAX_BYTES = 20 * 1024 * 1024
+_MAX_NAME = 255
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _CHUNKS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """What is about to be kept. A name is a label and never a path."""
+    """A document to store. Its name is a label, never a path."""
 
     name: str
     kind: DocumentKind = DocumentKind.UPLOAD
-    # The conversation it was made in.
+    # The conversation in which it was created.
     thread: Ref | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ListDocuments:
-    """Which documents to list: from just behind a place on, newest first."""
+    """Which documents to list: newest first, starting after a position."""
 
     limit: int = 50
     kind: DocumentKind | None = None
@@ -54,12 +54,14 @@ class ListDocuments:
 
 
 async def add_document(
-    engine: Engine, caller: Caller, new: NewDocument, brought: AsyncIterator[bytes]
+    engine: Engine, caller: Caller, new: NewDocument, data: AsyncIterator[bytes]
 ) -> Document:
-    """Keep a document and have it read. Each piece is a transaction of its own.
+    """Store a document and queue the job that reads it.
 
-    The same bytes under the same name are the document that is there; one that could not be read
-    is tried once more.
+    Each piece is stored in its own transaction.
+
+    If the same bytes already exist under the same name, return that document; if reading it had
+    failed, it is read again.
     """
     caller.require(Right.WRITE)
     document_id = DocumentId(uuid4())
@@ -79,19 +81,19 @@ async def add_document(
             now=engine.now(),
         )
     try:
-        taken = await _take_in(engine, caller, document_id, brought)
+        stored = await _store_pieces(engine, caller, document_id, data)
         async with engine.writing(caller) as db:
-            return await _finish(engine, db, caller, document_id, name, taken)
+            return await _finish(engine, db, caller, document_id, name, stored)
     except BaseException:
         async with engine.pool.writing(caller.workspace_id) as db:
             await documents.remove(db, caller.workspace_id, [document_id])
         raise
 
 
-async def keep_artifact(
+async def save_artifact(
     engine: Engine, caller: Caller, name: str, content: str, *, thread: Ref | None = None
 ) -> Document:
-    """Keep something that the assistant made."""
+    """Store a document that the assistant created."""
     if not content.strip():
         raise Invalid("`content` must not be empty.", field="content")
 
@@ -106,10 +108,10 @@ async def keep_artifact(
 async def list_documents(
     engine: Engine, caller: Caller, ask: ListDocuments
 ) -> tuple[list[Document], bool]:
-    """Documents, newest first, and whether there are more."""
+    """Return documents, newest first, and whether there are more."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
-        # One row more shows whether a next page exists.
+        # One extra row shows whether a next page exists.
         found = await documents.listed(
             db, caller, kind=ask.kind, before=ask.before, limit=ask.limit + 1
         )
@@ -117,14 +119,14 @@ async def list_documents(
 
 
 async def get_document(engine: Engine, caller: Caller, ref: Ref) -> Document:
-    """One document."""
+    """Return one document."""
     caller.require(Right.READ)
     async with engine.reading(caller) as db:
-        return await _existing(db, caller, ref)
+        return await _find_or_raise(db, caller, ref)
 
 
 async def text_of(engine: Engine, caller: Caller, document: Document) -> AsyncGenerator[str]:
-    """A document's text as it was read, a part at a time; nothing while it has none."""
+    """Yield a document's extracted text in parts; nothing if it has none."""
     caller.require(Right.READ)
     end = 0
     for first in range(0, document.chunk_count, _CHUNKS_AT_ONCE):
@@ -132,16 +134,16 @@ async def text_of(engine: Engine, caller: Caller, document: Document) -> AsyncGe
             found = await chunks.of_document(
                 db, caller.workspace_id, document.id, first=first, limit=_CHUNKS_AT_ONCE
             )
-        for stretch in found:
-            # What the last chunk has said already is not said again.
-            yield stretch.content[max(end - stretch.start, 0) :]
-            end = stretch.start + len(stretch.content)
+        for chunk in found:
+            # Skip the part that overlaps with the previous chunk.
+            yield chunk.content[max(end - chunk.start, 0) :]
+            end = chunk.start + len(chunk.content)
 
 
 def bytes_of(
     engine: Engine, caller: Caller, document: Document, first: int, last: int
 ) -> AsyncIterator[bytes]:
-    """The bytes from the first to the last, both included, a piece at a time."""
+    """Yield the bytes from `first` to `last`, both included, one piece at a time."""
 
     async def get(number: int) -> bytes | None:
         async with engine.reading(caller) as db:
@@ -151,37 +153,37 @@ def bytes_of(
 
 
 async def delete_document(engine: Engine, caller: Caller, ref: Ref) -> None:
-    """Delete a document, its bytes, chunks, words and vectors for good."""
+    """Delete a document, its bytes, chunks, postings and vectors permanently."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
-        document = await _existing(db, caller, ref)
+        document = await _find_or_raise(db, caller, ref)
         if not await documents.remove(db, caller.workspace_id, [document.id]):
             raise NotFound("document")
-        await engine.record_event(db, caller, "document.deleted", _audited(document))
+        await engine.record_event(db, caller, "document.deleted", _audit_details(document))
 
 
 def label_of(name: str) -> str:
-    """A file's name without whatever path came with it, fit to be shown."""
+    """Return a filename without its path and control characters."""
     last = re.split(r"[/\\]", name)[-1]
-    return _CONTROLS.sub("", last).strip()[:_LONGEST_NAME] or "untitled"
+    return _CONTROLS.sub("", last).strip()[:_MAX_NAME] or "untitled"
 
 
-async def _take_in(
-    engine: Engine, caller: Caller, document_id: DocumentId, brought: AsyncIterator[bytes]
+async def _store_pieces(
+    engine: Engine, caller: Caller, document_id: DocumentId, data: AsyncIterator[bytes]
 ) -> StoredBytes:
     async def put(number: int, data: bytes) -> None:
         async with engine.pool.writing(caller.workspace_id) as db:
             await documents.add_piece(db, caller.workspace_id, document_id, number, data)
 
-    return await store_pieces(brought, put, max_bytes=MOST_BYTES)
+    return await store_pieces(data, put, max_bytes=MAX_BYTES)
 
 
 async def _finish(
-    engine: Engine, db: Db, caller: Caller, document_id: DocumentId, name: str, taken: StoredBytes
+    engine: Engine, db: Db, caller: Caller, document_id: DocumentId, name: str, stored: StoredBytes
 ) -> Document:
-    """All of it is there: let it be read, unless the same is there already."""
+    """Make the upload visible and queue its reading, unless the same document already exists."""
     workspace_id = caller.workspace_id
-    known = await documents.find_same(db, caller, name=name, digest=taken.digest)
+    known = await documents.find_same(db, caller, name=name, digest=stored.digest)
     if known:
         await documents.remove(db, workspace_id, [document_id])
         if await documents.read_again(db, workspace_id, known.id):
@@ -189,26 +191,26 @@ async def _finish(
             return replace(known, status=DocumentStatus.WAITING, error=None)
         return known
     if not await documents.finish(
-        db, workspace_id, document_id, size=taken.size, digest=taken.digest
+        db, workspace_id, document_id, size=stored.size, digest=stored.digest
     ):
         raise Invalid("The upload took too long. Send it again.")
     await job_queue.enqueue(db, workspace_id, [READ_JOB], engine.now())
-    document = await _existing(db, caller, Ref(id=document_id))
+    document = await _find_or_raise(db, caller, Ref(id=document_id))
     await engine.record_event(
         db,
         caller,
         "document.created",
-        _audited(document),
+        _audit_details(document),
         is_private=document.project_id is not None,
     )
     return document
 
 
-def _audited(document: Document) -> dict[str, str]:
+def _audit_details(document: Document) -> dict[str, str]:
     return {"document": document.code, "hash": bytes(document.digest).hex()}
 
 
-async def _existing(db: Db, caller: Caller, ref: Ref) -> Document:
+async def _find_or_raise(db: Db, caller: Caller, ref: Ref) -> Document:
     found = await documents.find(db, caller, ref)
     if found is None:
         raise NotFound("document")

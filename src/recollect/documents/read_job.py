@@ -1,4 +1,4 @@
-"""Reading documents in the background: text, chunks, words, vectors; then they can be searched."""
+"""The job that reads documents: text, chunks, words, vectors."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,29 +23,29 @@ from recollect.embeddings.missing_vectors import ChunkVectors
 from recollect.engine import Engine
 from recollect.keywords.tokenizer import terms
 
-# Longer than reading alone may take; from then on each batch renews it.
+# Longer than the extraction alone may take. After that, each batch renews the lease.
 _LEASE = READ_DEADLINE + timedelta(seconds=30)
-# One that takes its reader down with it shall not do so for ever.
-_MOST_TRIES = 3
-_GIVEN_UP = "Reading it was broken off each time."
+# A document that crashes its worker is not tried forever.
+_MAX_TRIES = 3
+_INTERRUPTED = "Reading it was interrupted several times."
 _BATCH = 100
 
 _log = structlog.get_logger(__name__)
 
 
 class _DocumentDeleted(Exception):
-    """The document was deleted, or another reads it by now."""
+    """The document was deleted, or another worker reads it."""
 
 
 async def read_documents(engine: Engine, workspace_id: WorkspaceId, beat: Heartbeat) -> None:
-    """Read every document of the workspace that waits; as often as it runs, each is read once."""
+    """Read every waiting document of the workspace. Each is read once, even by concurrent jobs."""
     while claimed := await _claim(engine, workspace_id):
         document, tries = claimed
         try:
             await _ReadJob(engine, workspace_id, document, tries, beat).read()
         except _DocumentDeleted:
             _log.info("document.gone", document=str(document.id))
-    await _look_again(engine, workspace_id)
+    await _schedule_retry(engine, workspace_id)
 
 
 async def _claim(engine: Engine, workspace_id: WorkspaceId) -> tuple[Document, int] | None:
@@ -54,8 +54,8 @@ async def _claim(engine: Engine, workspace_id: WorkspaceId) -> tuple[Document, i
         return await documents.claim_next(db, workspace_id, until=now + _LEASE, now=now)
 
 
-async def _look_again(engine: Engine, workspace_id: WorkspaceId) -> None:
-    """Whoever reads a document may be dead: it is looked at again when its time is over."""
+async def _schedule_retry(engine: Engine, workspace_id: WorkspaceId) -> None:
+    """Queue a job for the time when the lease of a crashed worker ends."""
     async with engine.pool.writing(workspace_id) as db:
         until = await documents.next_release(db, workspace_id)
         if until is not None:
@@ -64,7 +64,7 @@ async def _look_again(engine: Engine, workspace_id: WorkspaceId) -> None:
 
 
 class _ReadJob:
-    """One document on its way from bytes to what can be found."""
+    """Reads one document: from bytes to searchable chunks."""
 
     def __init__(
         self,
@@ -82,38 +82,38 @@ class _ReadJob:
         self._count = 0
 
     async def read(self) -> None:
-        if self._tries > _MOST_TRIES:
-            await self._settle(DocumentStatus.FAILED, _GIVEN_UP)
+        if self._tries > _MAX_TRIES:
+            await self._finish(DocumentStatus.FAILED, _INTERRUPTED)
             return
         try:
-            reading = await self._reading()
+            reading = await self._read_document()
         except UnreadableDocument as failure:
-            await self._settle(DocumentStatus.FAILED, str(failure))
+            await self._finish(DocumentStatus.FAILED, str(failure))
             return
         if not reading.pieces:
-            await self._settle(DocumentStatus.STORED, reading.note, reading.media_type)
+            await self._finish(DocumentStatus.STORED, reading.note, reading.media_type)
             return
-        await self._cut(reading.pieces)
+        await self._store_chunks(reading.pieces)
         await self._embed()
-        await self._settle(DocumentStatus.READY, None, reading.media_type)
+        await self._finish(DocumentStatus.READY, None, reading.media_type)
 
-    async def _reading(self) -> Reading:
+    async def _read_document(self) -> Reading:
         async def get(number: int) -> bytes | None:
             async with self._engine.pool.reading(self._workspace_id) as db:
                 return await documents.piece(db, self._workspace_id, self._document.id, number)
 
-        brought = file_pieces.read_pieces(get, 0, self._document.size - 1)
-        return await read_document(self._document.name, brought)
+        data = file_pieces.read_pieces(get, 0, self._document.size - 1)
+        return await read_document(self._document.name, data)
 
-    async def _cut(self, found: Sequence[TextPiece]) -> None:
-        """Store the chunks; those of an earlier try that broke off make room."""
+    async def _store_chunks(self, found: Sequence[TextPiece]) -> None:
+        """Store the chunks; delete those of an interrupted attempt."""
         async with self._engine.pool.writing(self._workspace_id) as db:
             await documents.remove_chunks(db, self._workspace_id, [self._document.id])
         for first in range(0, len(found), _BATCH):
             batch = found[first : first + _BATCH]
-            # In a thread: finding the words of a long book would hold up everybody else.
-            new = await asyncio.to_thread(_indexed, self._document.name, batch, first)
-            await self._still_ours()
+            # In a thread: tokenizing a long book would block other requests.
+            new = await asyncio.to_thread(_new_chunks, self._document.name, batch, first)
+            await self._renew_lease()
             async with self._engine.pool.writing(self._workspace_id) as db:
                 await chunks.insert(db, self._workspace_id, self._document.id, new)
             self._count = first + len(batch)
@@ -121,16 +121,16 @@ class _ReadJob:
     async def _embed(self) -> None:
         try:
             await generations.fill_serving(
-                self._engine, self._workspace_id, ChunkVectors(self._document.id), self._still_ours
+                self._engine, self._workspace_id, ChunkVectors(self._document.id), self._renew_lease
             )
         except Unavailable:
-            # Found by its words until the embedder is back.
+            # Found by words until the embedder works again.
             _log.info("document.waits_for_vectors", document=str(self._document.id))
 
-    async def _still_ours(self) -> None:
+    async def _renew_lease(self) -> None:
         await self._beat()
         async with self._engine.pool.writing(self._workspace_id) as db:
-            is_ours = await documents.renew_lease(
+            has_lease = await documents.renew_lease(
                 db,
                 self._workspace_id,
                 self._document.id,
@@ -138,10 +138,10 @@ class _ReadJob:
                 until=self._engine.now() + _LEASE,
                 chunk_count=self._count,
             )
-        if not is_ours:
+        if not has_lease:
             raise _DocumentDeleted
 
-    async def _settle(
+    async def _finish(
         self, status: DocumentStatus, error: str | None, media_type: str | None = None
     ) -> None:
         async with self._engine.pool.writing(self._workspace_id) as db:
@@ -149,7 +149,7 @@ class _ReadJob:
                 await generations.complete_vectors(
                     self._engine, db, self._workspace_id, ChunkVectors(self._document.id)
                 )
-            is_ours = await documents.finish_reading(
+            has_lease = await documents.finish_reading(
                 db,
                 self._workspace_id,
                 self._document.id,
@@ -160,12 +160,12 @@ class _ReadJob:
                 chunk_count=self._count,
                 now=self._engine.now(),
             )
-        if not is_ours:
+        if not has_lease:
             raise _DocumentDeleted
 
 
-def _indexed(name: str, batch: Sequence[TextPiece], first: int) -> list[NewChunk]:
-    """Chunks with the words they can be found by: their own, their heading's, the document's."""
+def _new_chunks(name: str, batch: Sequence[TextPiece], first: int) -> list[NewChunk]:
+    """Return chunks with the terms of their text, their heading and the document's name."""
     return [
         NewChunk(
             id=ChunkId(uuid4()),

@@ -1,4 +1,4 @@
-"""A workspace as a graph: memories, documents, and the links between them."""
+"""A workspace as a graph of memories, documents and the links between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from recollect.engine import Engine
 from recollect.search.hybrid import SortOrder
 from recollect.search.memory_graph import Browse, graph
 
-# Documents beside the memories of a picture.
-_MOST_DOCUMENTS = 100
+# The number of documents shown next to the memories.
+_MAX_DOCUMENTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class GraphEdge:
-    """A line of the picture: from one thing to another, and what it says."""
+    """An edge of the graph: its two ends, its kind and its relation."""
 
     source: Memory | Document
     target: Memory | Document
@@ -26,18 +26,18 @@ class GraphEdge:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceGraph:
-    """A workspace as things and what ties them."""
+    """The nodes and edges of a workspace's graph."""
 
     memories: list[Memory]
     documents: list[Document]
-    ties: list[GraphEdge]
+    edges: list[GraphEdge]
 
 
 async def workspace_graph(engine: Engine, caller: Caller, *, limit: int) -> WorkspaceGraph:
-    """The newest memories and documents, and what ties them."""
+    """Return the newest memories and documents, and the edges between them."""
     found = await graph(engine, caller, Browse(order=SortOrder.RECENT, limit=limit))
     documents, _ = await list_documents(
-        engine, caller, ListDocuments(limit=min(limit, _MOST_DOCUMENTS))
+        engine, caller, ListDocuments(limit=min(limit, _MAX_DOCUMENTS))
     )
     by_id = {each.id: each for each in found.memories}
     links = [
@@ -60,7 +60,7 @@ def _kind_of(association: Association) -> str:
 
 
 def _origins(memories: Sequence[Memory], documents: Sequence[Document]) -> list[GraphEdge]:
-    """What came of the same conversation: a memory, and what the assistant made there."""
+    """Return edges between memories and artifacts from the same conversation."""
     return [
         GraphEdge(memory, document, "provenance", "same_chat", 0.5)
         for document in documents

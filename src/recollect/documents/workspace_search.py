@@ -1,4 +1,4 @@
-"""Searching everything in a workspace at once: memories, documents and artifacts in one list."""
+"""Search everything in a workspace at once: memories, documents and artifacts in one list."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -27,20 +27,20 @@ from recollect.keywords.queries import keyword_neighbours, keyword_search
 from recollect.keywords.tokenizer import QueryTerms, query_terms
 from recollect.memories.queries import memories
 
-# How far down each list candidates are taken, at the least.
+# The minimum number of candidates from each list.
 _DEPTH = 50
-# What is less relevant by meaning than this is left out, unless its words carry half the question.
-_LEAST_RELEVANCE = 0.3
-_LEAST_COVERAGE = 0.5
-# Words that fit lift what meaning found by up to so much of what it lacks, and find by themselves.
-_WORTH_OF_WORDS = 1 / 3
+# A candidate that is less relevant than this is left out, unless it has half of the query's words.
+_MIN_RELEVANCE = 0.3
+_MIN_COVERAGE = 0.5
+# Matching words raise the relevance by up to this share of what is missing to 1.
+_WORDS_WEIGHT = 1 / 3
 
 
 Id = TypeVar("Id", MemoryId, ChunkId)
 
 
 class ResultKind(StrEnum):
-    """What a result is."""
+    """The kind of a result."""
 
     MEMORY = "memory"
     DECISION = "decision"
@@ -49,26 +49,26 @@ class ResultKind(StrEnum):
     ARTIFACT = "artifact"
 
 
-_OF_MEMORIES = frozenset({ResultKind.MEMORY, ResultKind.DECISION, ResultKind.MILESTONE})
-_OF_DOCUMENTS = frozenset({ResultKind.DOCUMENT, ResultKind.ARTIFACT})
+_MEMORY_KINDS = frozenset({ResultKind.MEMORY, ResultKind.DECISION, ResultKind.MILESTONE})
+_FILE_KINDS = frozenset({ResultKind.DOCUMENT, ResultKind.ARTIFACT})
 
 
 @dataclass(frozen=True, slots=True)
 class SearchWorkspace:
-    """What to look for, among what, and which part of the list."""
+    """What to search for, in which kinds, and which page."""
 
     query: str
     limit: int = 10
     offset: int = 0
     # Empty: everything.
     kinds: Collection[ResultKind] = ()
-    # Which memories may be found; documents are not narrowed by it.
+    # A filter for memories. Documents are not filtered by it.
     wanted: Filter = NO_FILTER
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedItem:
-    """A memory or a chunk of a document, and how relevant it is, 0 to 1."""
+    """A memory or a chunk of a document, and its relevance, 0 to 1."""
 
     kind: ResultKind
     found: Memory | Chunk
@@ -76,27 +76,27 @@ class SearchedItem:
 
     @property
     def created_at(self) -> datetime:
-        """When it was said, or its document brought in."""
+        """When it was said, or when its document was added."""
         return self.found.created_at
 
 
 async def search_workspace(
     engine: Engine, caller: Caller, ask: SearchWorkspace
 ) -> list[SearchedItem]:
-    """What the caller may see of all kinds, best first; of each document its best chunks."""
+    """Return what matches, best first: memories, and the best chunks of each document."""
     caller.require(Right.READ)
     if not ask.query.strip():
         raise Invalid("`query` must not be empty.", field="query")
     kinds = frozenset(ask.kinds) or frozenset(ResultKind)
-    # Before the transaction: no connection is held while a model thinks.
+    # Embed before the transaction, so that no connection is held during the model call.
     asked = await generations.embed_query(engine, caller.workspace_id, ask.query)
     query = query_terms(ask.query)
     depth = max(_DEPTH, ask.offset + ask.limit)
     found: list[SearchedItem] = []
     async with engine.reading(caller) as db:
-        if kinds & _OF_MEMORIES:
+        if kinds & _MEMORY_KINDS:
             found += await _memories(engine, db, caller, ask.wanted, query, asked, depth)
-        if kinds & _OF_DOCUMENTS:
+        if kinds & _FILE_KINDS:
             found += await _chunks(db, caller, query, asked, depth)
     found = [each for each in found if each.kind in kinds]
     found.sort(key=lambda each: (-each.score, -each.created_at.timestamp(), str(each.found.id)))
@@ -148,33 +148,36 @@ _DOCUMENT_KINDS: Mapping[DocumentKind, ResultKind] = {
 
 
 def kind_of(memory: Memory) -> ResultKind:
-    """What a memory is in a list or a picture: a decision or a milestone if it says so."""
+    """Return the kind of a memory: a decision or a milestone if its category says so."""
     name = (memory.category or "").strip().lower()
-    return ResultKind(name) if name in _OF_MEMORIES else ResultKind.MEMORY
+    return ResultKind(name) if name in _MEMORY_KINDS else ResultKind.MEMORY
 
 
 def _scores(
     cosines: Mapping[Id, float], coverage: Mapping[Id, float], asked: EmbeddedQuery | None
 ) -> dict[Id, float]:
-    """How relevant each candidate is; those that neither meaning nor words speak for fall out."""
+    """Return the relevance of each candidate.
+
+    Candidates with too little of meaning and words are left out.
+    """
     scores: dict[Id, float] = {}
     for each in {**cosines, **coverage}:
         cosine, covered = cosines.get(each), coverage.get(each, 0.0)
         relevance = asked.embedder.relevance(cosine) if asked and cosine is not None else None
-        if (relevance or 0.0) >= _LEAST_RELEVANCE or covered >= _LEAST_COVERAGE:
+        if (relevance or 0.0) >= _MIN_RELEVANCE or covered >= _MIN_COVERAGE:
             scores[each] = relevant(relevance, covered)
     return scores
 
 
 def relevant(relevance: float | None, coverage: float) -> float:
-    """One number from what meaning and words say, 0 to 1; without a vector, words alone count."""
+    """Return one score, 0 to 1, from meaning and words; without a vector, from words alone."""
     if relevance is None:
         return coverage
-    return relevance + (1 - relevance) * coverage * _WORTH_OF_WORDS
+    return relevance + (1 - relevance) * coverage * _WORDS_WEIGHT
 
 
 def title_of(found: Memory | Chunk) -> str:
-    """What to call a result in a list."""
+    """Return the title of a result."""
     if isinstance(found, Memory):
         return found.summary or found.category or "memory"
     place = f", page {found.page}" if found.page else ""

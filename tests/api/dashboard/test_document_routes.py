@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from recollect.core.domain import Caller
-from recollect.documents.documents import MOST_BYTES, keep_artifact
+from recollect.documents.documents import MAX_BYTES, save_artifact
 from recollect.tenancy.queries import orgs as orgs_queries
 from recollect.tenancy.queries import workspaces as workspaces_queries
 from tests.api.dashboard.conftest import Dashboard, Object
@@ -149,7 +149,7 @@ async def test_a_search_is_narrowed_to_types_and_paged(
     }
     await dashboard.remember("A memory.")
     await upload(dashboard, ("a.txt", PLOVER.encode()))
-    await keep_artifact(dashboard.engine, dashboard.caller, "plan.md", "An artifact.")
+    await save_artifact(dashboard.engine, dashboard.caller, "plan.md", "An artifact.")
     await run_jobs(dashboard.engine)
     query = {"q": "when", "types": "memory,artifact", "limit": "1"}
 
@@ -216,7 +216,7 @@ async def test_a_deleted_document_is_not_found(dashboard: Dashboard) -> None:
 async def test_S60_an_upload_over_the_limit_is_rejected(dashboard: Dashboard) -> None:
     async def endless() -> AsyncIterator[bytes]:
         yield b'--x\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
-        for _ in range(MOST_BYTES // 65_536 + 8):
+        for _ in range(MAX_BYTES // 65_536 + 8):
             yield b"x" * 65_536
 
     response = await dashboard.http.post(

@@ -11,7 +11,7 @@ from recollect.core.domain import Caller, Ref, Relation, Right
 from recollect.core.settings import Price
 from recollect.db import job_queue
 from recollect.db.job_queue import NewJob
-from recollect.documents.documents import keep_artifact
+from recollect.documents.documents import save_artifact
 from recollect.learning.inbox import LearningInput, inbox_item_of, learn_from
 from recollect.memories.links import Link, link
 from recollect.models.librarian import NAME, Librarian
@@ -105,7 +105,7 @@ async def test_N23_the_graph_has_every_kind_of_node_and_edge(dashboard: Dashboar
     await link(
         dashboard.engine, dashboard.caller, ref(plain), Link(ref(decision), Relation.CONTRADICTS)
     )
-    artifact = await keep_artifact(
+    artifact = await save_artifact(
         dashboard.engine,
         dashboard.caller,
         "plan.md",
@@ -568,7 +568,7 @@ async def test_S41_no_route_finds_things_of_another_org(dashboard: Dashboard) ->
     key = (
         await dashboard.http.post("/chat/api/keys", json={"name": "k", "rights": ["read"]})
     ).json()
-    artifact = await keep_artifact(
+    artifact = await save_artifact(
         dashboard.engine, dashboard.caller, "a.md", "Theirs.", thread=None
     )
     [job, *_] = (await get(dashboard, "/chat/api/jobs"))["items"]

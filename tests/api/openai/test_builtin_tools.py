@@ -12,7 +12,7 @@ import pytest
 
 from recollect.conversations.threads import OpenThread, open_thread
 from recollect.core.domain import Filter, ProjectId, Right
-from recollect.documents.documents import keep_artifact
+from recollect.documents.documents import save_artifact
 from recollect.memories.edit import ListMemories, list_memories
 from recollect.models.librarian import NAME
 from tests.api.openai.conftest import Object, Routed
@@ -491,7 +491,7 @@ async def test_R005_R006_N18_one_search_labels_each_kind_and_omits_the_rest(
         for text, category in (("A", "fact"), ("D", "decision"), ("E", "fact"))
     ]
     document = await upload(routed.engine, routed.caller, "b.txt", "B")
-    artifact = await keep_artifact(routed.engine, routed.caller, "c.md", "C")
+    artifact = await save_artifact(routed.engine, routed.caller, "c.md", "C")
     await upload(routed.engine, routed.caller, "f.txt", "F")
     await run_jobs(routed.engine)
 

@@ -17,7 +17,7 @@ from recollect.api.files import StoredFile, download, parts_of
 from recollect.core.domain import DocumentId
 from recollect.core.errors import Invalid
 from recollect.documents.documents import (
-    MOST_BYTES,
+    MAX_BYTES,
     ListDocuments,
     NewDocument,
     add_document,
@@ -31,7 +31,7 @@ from recollect.documents.workspace_search import SearchWorkspace, search_workspa
 
 UPLOADS = re.compile(r"/chat/api/workspaces/[^/]+/documents")
 # The files, and the multipart form around them.
-UPLOAD_BYTES = MOST_BYTES + 64 * 1024
+UPLOAD_BYTES = MAX_BYTES + 64 * 1024
 _MAX_FILES = 20
 _DEFAULT_LIMIT, _MAX_LIMIT = 50, 100
 # More than a person scrolls through. The whole file can be downloaded.

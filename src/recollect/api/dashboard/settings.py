@@ -81,7 +81,7 @@ async def get_settings(
     """Return the server settings that matter to its users."""
     if parameters.workspace:
         caller = await enter_workspace(engine, caller, ids.workspace(parameters.workspace))
-    models = await list_models(engine, caller, patience_seconds=_MODEL_LIST_SECONDS)
+    models = await list_models(engine, caller, timeout_seconds=_MODEL_LIST_SECONDS)
     default = default_model(engine, models)
     return settings.SettingsObject(
         models=[

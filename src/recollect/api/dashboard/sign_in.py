@@ -75,7 +75,7 @@ async def me(engine: EngineOf, caller: CallerOf) -> sign_in_wire.Me:
     """Return the signed-in user, with their workspaces and models."""
     account = await find_profile(engine, caller)
     workspaces = await list_own_workspaces(engine, caller)
-    models = await list_models(engine, caller, patience_seconds=_MODEL_LIST_SECONDS)
+    models = await list_models(engine, caller, timeout_seconds=_MODEL_LIST_SECONDS)
     return sign_in_wire.Me(
         user=sign_in_wire.DashboardUserObject(id=str(caller.user_id), name=account.login),
         org=sign_in_wire.DashboardOrgObject(name=account.org),

@@ -4,7 +4,7 @@ from recollect.chat.builtin_tools.arguments import text_argument
 from recollect.chat.builtin_tools.tool import BuiltinCall, BuiltinTool
 from recollect.core.domain import Caller, Ref, Right
 from recollect.core.errors import Invalid
-from recollect.documents.documents import keep_artifact
+from recollect.documents.documents import save_artifact
 from recollect.engine import Engine
 from recollect.learning.secrets import redact
 
@@ -16,7 +16,7 @@ async def _run(engine: Engine, caller: Caller, call: BuiltinCall) -> str:
     name = text_argument(call.arguments, "name")
     content = text_argument(call.arguments, "content")
     thread = Ref(id=call.context.thread_id) if call.context.thread_id else None
-    stored = await keep_artifact(engine, caller, name, redact(content), thread=thread)
+    stored = await save_artifact(engine, caller, name, redact(content), thread=thread)
     return f"Stored as cart_{stored.code}."
 
 

@@ -1,8 +1,8 @@
-"""Chunks of documents: their words, their vectors, and the search over both.
+"""Chunks of documents: their words, their vectors, and the search in both.
 
-Vectors lie in the generations of the workspace's memories, and words are weighed as theirs are
-(`keywords.bm25`), but on the statistics of the chunks alone: a long document would otherwise change
-what every memory's words are worth.
+The vectors belong to the generations of the workspace. Words are scored as for memories
+(`keywords.bm25`), but with the statistics of the chunks alone: otherwise a long document would
+change the scores of all memories.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from recollect.keywords.queries.read_limits import MAX_POSTINGS, READABLE, too_c
 
 @dataclass(frozen=True, slots=True)
 class NewChunk:
-    """A chunk about to be stored, with its terms and how often each occurs."""
+    """A chunk to store, with its terms and their frequencies."""
 
     id: ChunkId
     number: int
@@ -79,7 +79,7 @@ async def insert(
 
 @dataclass(frozen=True, slots=True)
 class ChunkText:
-    """A chunk's place in its document's text, and what it says."""
+    """A chunk's text and its position in the document's text."""
 
     number: int
     start: int
@@ -98,7 +98,7 @@ _OF_DOCUMENT = """
 async def of_document(
     db: Db, workspace_id: WorkspaceId, document_id: DocumentId, *, first: int, limit: int
 ) -> list[ChunkText]:
-    """A document's chunks in order, from a number on."""
+    """Return a document's chunks in order, starting at a number."""
     values = {
         "workspace_id": workspace_id,
         "document_id": document_id,
@@ -110,18 +110,18 @@ async def of_document(
         return await cursor.fetchall()
 
 
-_IN_SIGHT = f"""
+_VISIBLE_DOCUMENTS = f"""
     SELECT d.id FROM document d
     WHERE d.workspace_id = %(workspace_id)s AND d.status = 'ready' AND {DOCUMENT_VISIBLE}
 """
 
-# Exact, as with memories: `+ 0` hides the order from any index.
+# Exact, as for memories: `+ 0` keeps the order from matching any index.
 _NEAR = f"""
     WITH near AS (
         SELECT v.chunk_id, (v.embedding <=> %(vector)s) + 0 AS distance
         FROM chunk_vector v
         WHERE v.workspace_id = %(workspace_id)s AND v.generation = %(generation)s
-            AND v.document_id IN ({_IN_SIGHT})
+            AND v.document_id IN ({_VISIBLE_DOCUMENTS})
         ORDER BY distance
         LIMIT %(limit)s
     )
@@ -132,7 +132,7 @@ _NEAR = f"""
 
 
 async def near(db: Db, caller: Caller, point: QueryVector, *, limit: int) -> dict[ChunkId, float]:
-    """The chunks closest to a vector and their cosines, closest first."""
+    """Return the chunks closest to a vector with their cosines, closest first."""
     values = {
         "generation": point.generation,
         "vector": HalfVector(point.vector),
@@ -153,7 +153,7 @@ _COSINES = """
 async def cosines(
     db: Db, workspace_id: WorkspaceId, point: QueryVector, ids: Sequence[ChunkId]
 ) -> dict[ChunkId, float]:
-    """How near to a vector each of these chunks is, those that have one."""
+    """Return the cosine of each of these chunks to a vector, without those that have no vector."""
     if not ids:
         return {}
     values = {
@@ -165,8 +165,8 @@ async def cosines(
     return dict(await (await db.execute(_COSINES, values)).fetchall())
 
 
-# Whose words count, `w`: as with memories, what the caller does not see tells nothing. Only where
-# there is such a thing is every posting looked at.
+# Which postings `w` are counted: as for memories, documents that the caller cannot see do not
+# count. The postings are checked one by one only if there are such documents.
 _COUNTED = f"""
     CASE WHEN EXISTS (
         SELECT FROM document d
@@ -175,11 +175,11 @@ _COUNTED = f"""
     THEN EXISTS (
         SELECT FROM chunk c
         WHERE c.workspace_id = %(workspace_id)s AND c.id = w.chunk_id
-            AND c.document_id IN ({_IN_SIGHT}))
+            AND c.document_id IN ({_VISIBLE_DOCUMENTS}))
     ELSE true END
 """
 
-# How many chunks have a term, counted no further than anybody would read.
+# How many chunks have a term, counted up to the limit that is read.
 _COUNT = f"""
     SELECT asked.term, counted.chunks
     FROM unnest(%(terms)s::text[]) AS asked (term)
@@ -191,7 +191,7 @@ _COUNT = f"""
         ) AS first
     ) AS counted
 """
-# As with memories, the number of texts comes in a row whether or not there is a term to read.
+# As for memories, one row with the number of texts remains if there is no term to read.
 _POSTINGS = f"""
     SELECT asked.term, totals.texts, found.*
     FROM (
@@ -209,7 +209,7 @@ _POSTINGS = f"""
         ) AS posting
     ) AS found
 """
-_FURTHER = """
+_LATER_TERMS = """
     SELECT w.chunk_id, w.term, w.frequency, w.length
     FROM chunk_word w
     WHERE w.workspace_id = %(workspace_id)s AND w.term = ANY(%(rest)s) AND w.chunk_id = ANY(%(ids)s)
@@ -219,10 +219,7 @@ _FURTHER = """
 async def matching(
     db: Db, caller: Caller, query: Sequence[Word], *, limit: int
 ) -> dict[ChunkId, float]:
-    """The best chunks by their words and which share of the query's weight each carries, 0 to 1.
-
-    Best by BM25 come first.
-    """
+    """Return the best chunks by BM25, and the share of the query's weight that each has, 0 to 1."""
     if not query:
         return {}
     terms = list(dict.fromkeys(term for word in query for term in word.terms))
@@ -234,7 +231,9 @@ async def matching(
     rows = await (await db.execute(_POSTINGS, values, binary=True)).fetchall()
     worth = Bm25Score(query, postings_of(rows, MAX_POSTINGS), counts, texts=rows[0][1])
     ids = [ChunkId(each) for each in ids_of(worth.best(limit)[0])]
-    further = await (await db.execute(_FURTHER, values | {"ids": ids})).fetchall() if rest else []
+    further = (
+        await (await db.execute(_LATER_TERMS, values | {"ids": ids})).fetchall() if rest else []
+    )
     places = {each: place for place, each in enumerate(ids)}
     own = worth.of(ids, [LaterWords(places[each], *told) for each, *told in further])
     scores, coverage = own.scores.sum(axis=1).tolist(), worth.coverage(own).tolist()
@@ -253,7 +252,7 @@ _FIND_ALL = f"""
 
 
 async def find_all(db: Db, caller: Caller, ids: Sequence[ChunkId]) -> dict[ChunkId, Chunk]:
-    """Those of these chunks that the caller may see."""
+    """Return those of these chunks that the caller can see."""
     if not ids:
         return {}
     async with db.cursor(row_factory=kwargs_row(_chunk)) as cursor:
@@ -267,7 +266,7 @@ def _chunk(*, document_kind: str, **row: Any) -> Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkWithoutVector:
-    """A chunk that wants a vector in some generation."""
+    """A chunk without a vector in some generation."""
 
     id: ChunkId
     document_id: DocumentId
@@ -276,11 +275,11 @@ class ChunkWithoutVector:
 
     @property
     def embedded_text(self) -> str:
-        """What its vector is made of: a chunk under a heading is about what that says."""
+        """The text to embed: the heading, which says what the chunk is about, and the content."""
         return f"{self.heading}\n\n{self.content}" if self.heading else self.content
 
 
-# Whoever reads a document embeds it; nobody else does so at the same time.
+# The job that reads a document embeds its chunks, so other jobs skip it.
 _LACKING = """
     SELECT c.id, c.document_id, c.heading, c.content
     FROM chunk c
@@ -310,7 +309,7 @@ async def chunks_without_vector(
     limit: int,
     document_id: DocumentId | None = None,
 ) -> list[ChunkWithoutVector]:
-    """Chunks of one document, or of all that are ready, without a vector, by id."""
+    """Return chunks without a vector, by id, of one document or of all that are ready."""
     values = {
         "workspace_id": workspace_id,
         "generation": generation,
@@ -323,7 +322,7 @@ async def chunks_without_vector(
         return await cursor.fetchall()
 
 
-# The chunk is held: one that is being deleted gets no vector.
+# The chunk is locked, so that no vector is stored for a chunk that is being deleted.
 _INSERT_VECTOR = """
     INSERT INTO chunk_vector (workspace_id, chunk_id, generation, document_id, embedding)
     SELECT c.workspace_id, c.id, %(generation)s, c.document_id, %(embedding)s
@@ -341,7 +340,7 @@ async def insert_vectors(
     generation: int,
     embedded: Sequence[tuple[ChunkId, NDArray[np.float32]]],
 ) -> None:
-    """Store vectors of chunks in one generation; a chunk that has gone is left out."""
+    """Store vectors of chunks in one generation; deleted chunks are skipped."""
     async with db.cursor() as cursor:
         await cursor.executemany(
             _INSERT_VECTOR,
@@ -364,7 +363,7 @@ _REFUSED = """
 
 
 async def mark_refused(db: Db, workspace_id: WorkspaceId, chunk_id: ChunkId) -> None:
-    """Remember that the embedder will not have this text."""
+    """Record that the embedder rejects this text."""
     await db.execute(_REFUSED, {"workspace_id": workspace_id, "id": chunk_id})
 
 

@@ -1,4 +1,4 @@
-"""Documents: a row that says what each is, and its bytes apart, in pieces of one size."""
+"""The rows of `document`, and their bytes in pieces of equal size."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from recollect.core.domain import (
 from recollect.db.pool import Db
 from recollect.db.visibility import DOCUMENT_VISIBLE, scope_values
 
-# An upload that has not ended by then never will.
+# An upload that takes longer than this is considered interrupted.
 _ABANDONED = timedelta(hours=1)
 
 _BEGIN = """
@@ -44,7 +44,7 @@ async def begin(
     thread_id: ThreadId | None,
     now: datetime,
 ) -> None:
-    """Begin a document, which is not there until it is finished."""
+    """Insert a document that is invisible until `finish` is called."""
     values = {
         "workspace_id": caller.workspace_id,
         "id": document_id,
@@ -68,7 +68,7 @@ _ADD_PIECE = """
 async def add_piece(
     db: Db, workspace_id: WorkspaceId, document_id: DocumentId, number: int, data: bytes
 ) -> None:
-    """Store the next piece; all but the last are full."""
+    """Store the next piece. All pieces except the last have the full size."""
     values = {
         "workspace_id": workspace_id,
         "document_id": document_id,
@@ -87,12 +87,12 @@ _FINISH = """
 async def finish(
     db: Db, workspace_id: WorkspaceId, document_id: DocumentId, *, size: int, digest: bytes
 ) -> bool:
-    """From now on it is there and waits to be read; False when it was swept away meanwhile."""
+    """Make the document visible and ready to be read; False if it was deleted as interrupted."""
     values = {"workspace_id": workspace_id, "id": document_id, "size": size, "digest": digest}
     return (await db.execute(_FINISH, values)).rowcount > 0
 
 
-# A chunk counts as embedded in the generation that serves.
+# A chunk counts as embedded if it has a vector in the serving generation.
 _COLUMNS = """
     d.id, d.code, d.kind, d.name, d.media_type, d.size, d.digest, d.status, d.created_at, d.error,
     d.chunk_count, d.project_id, d.thread_id,
@@ -111,7 +111,7 @@ _FIND = f"""
 
 
 async def find(db: Db, caller: Caller, ref: Ref) -> Document | None:
-    """A document that the caller may see."""
+    """Return a document that the caller can see."""
     return await _one(db, _FIND, scope_values(caller) | {"id": ref.id, "code": ref.code})
 
 
@@ -126,7 +126,7 @@ _SAME = f"""
 
 
 async def find_same(db: Db, caller: Caller, *, name: str, digest: bytes) -> Document | None:
-    """The document of the same name and bytes, where the caller would put it."""
+    """Return the document with the same name and bytes in the caller's project or workspace."""
     place = caller.project_id or caller.workspace_id
     values = {"name": name, "digest": digest, "place": place}
     return await _one(db, _SAME, scope_values(caller) | values)
@@ -152,7 +152,7 @@ async def listed(
     before: tuple[datetime, DocumentId] | None,
     limit: int,
 ) -> list[Document]:
-    """Documents the caller may see, newest first, from just behind a place on."""
+    """Return documents that the caller can see, newest first, starting after a position."""
     before_at, before_id = before or (None, None)
     values = {"kind": kind, "before_at": before_at, "before_id": before_id, "limit": limit}
     async with db.cursor(row_factory=kwargs_row(_document)) as cursor:
@@ -170,7 +170,7 @@ _PIECE = """
 async def piece(
     db: Db, workspace_id: WorkspaceId, document_id: DocumentId, number: int
 ) -> bytes | None:
-    """One piece of a document's bytes; None when there is none of that number."""
+    """Return one piece, or None if there is no piece with that number."""
     values = {"workspace_id": workspace_id, "document_id": document_id, "number": number}
     row = await (await db.execute(_PIECE, values)).fetchone()
     return bytes(row[0]) if row else None
@@ -199,7 +199,7 @@ _CLAIM = f"""
 async def claim_next(
     db: Db, workspace_id: WorkspaceId, *, until: datetime, now: datetime
 ) -> tuple[Document, int] | None:
-    """The next document to be read, the caller's until a time, and which try this is."""
+    """Claim the next document to read until the given time; return it and the attempt's number."""
     values = {"workspace_id": workspace_id, "until": until, "now": now}
     async with db.cursor(row_factory=kwargs_row(_claimed)) as cursor:
         await cursor.execute(_CLAIM, values)
@@ -213,12 +213,12 @@ _NEXT_RELEASE = """
 
 
 async def next_release(db: Db, workspace_id: WorkspaceId) -> datetime | None:
-    """When the first of those who read here now has run out of time; None when nobody reads."""
+    """Return when the first lease of a document being read ends; None if none is being read."""
     row = await (await db.execute(_NEXT_RELEASE, {"workspace_id": workspace_id})).fetchone()
     return row[0] if row else None
 
 
-_KEEP = """
+_RENEW_LEASE = """
     UPDATE document SET reading_until = %(until)s, chunk_count = %(chunk_count)s
     WHERE workspace_id = %(workspace_id)s AND id = %(id)s AND status = 'reading'
         AND tries = %(tries)s
@@ -234,7 +234,7 @@ async def renew_lease(
     until: datetime,
     chunk_count: int,
 ) -> bool:
-    """Stay its reader; False when it was deleted, or another has it by now."""
+    """Extend the lease; False if the document was deleted or claimed by another worker."""
     values = {
         "workspace_id": workspace_id,
         "id": document_id,
@@ -242,10 +242,10 @@ async def renew_lease(
         "until": until,
         "chunk_count": chunk_count,
     }
-    return (await db.execute(_KEEP, values)).rowcount > 0
+    return (await db.execute(_RENEW_LEASE, values)).rowcount > 0
 
 
-_SETTLE = """
+_FINISH_READING = """
     UPDATE document
     SET status = %(status)s, error = %(error)s, media_type = coalesce(%(media_type)s, media_type),
         chunk_count = %(chunk_count)s, reading_until = NULL, updated_at = %(now)s
@@ -266,7 +266,7 @@ async def finish_reading(
     chunk_count: int,
     now: datetime,
 ) -> bool:
-    """Say how reading ended; False when it was deleted, or another reads it by now."""
+    """Store the result of reading; False if the document was deleted or claimed by another."""
     values = {
         "workspace_id": workspace_id,
         "id": document_id,
@@ -277,7 +277,7 @@ async def finish_reading(
         "chunk_count": chunk_count,
         "now": now,
     }
-    return (await db.execute(_SETTLE, values)).rowcount > 0
+    return (await db.execute(_FINISH_READING, values)).rowcount > 0
 
 
 _READ_AGAIN = """
@@ -287,12 +287,12 @@ _READ_AGAIN = """
 
 
 async def read_again(db: Db, workspace_id: WorkspaceId, document_id: DocumentId) -> bool:
-    """Let a document that could not be read wait once more; False when it did not fail."""
+    """Queue a document whose reading failed again; False if it had not failed."""
     values = {"workspace_id": workspace_id, "id": document_id}
     return (await db.execute(_READ_AGAIN, values)).rowcount > 0
 
 
-# The postings first, which no foreign key leads to.
+# Postings have no foreign key, so they are deleted first.
 _REMOVE_WORDS = """
     DELETE FROM chunk_word w
     USING chunk c, unnest(c.terms) AS indexed (term)
@@ -306,24 +306,24 @@ _REMOVE = "DELETE FROM document WHERE workspace_id = %(workspace_id)s AND id = A
 
 
 async def remove_chunks(db: Db, workspace_id: WorkspaceId, ids: Sequence[DocumentId]) -> None:
-    """Take documents' chunks, their words and vectors away."""
+    """Delete the chunks of documents with their words and vectors."""
     values = {"workspace_id": workspace_id, "ids": list(ids)}
     await db.execute(_REMOVE_WORDS, values)
     await db.execute(_REMOVE_CHUNKS, values)
 
 
 async def remove(db: Db, workspace_id: WorkspaceId, ids: Sequence[DocumentId]) -> int:
-    """Delete documents with their bytes and all that was made of them; how many there were."""
+    """Delete documents with everything derived from them; return how many there were."""
     await remove_chunks(db, workspace_id, ids)
     return (await db.execute(_REMOVE, {"workspace_id": workspace_id, "ids": list(ids)})).rowcount
 
 
-# everywhere: one sweep drops the uploads that broke off, whosever they were.
+# everywhere: one sweep deletes the interrupted uploads of all workspaces.
 _SWEEP = "DELETE FROM document WHERE status = 'uploading' AND created_at < %(before)s"
 
 
 async def sweep(db: Db, now: datetime) -> int:
-    """Drop uploads that broke off, in every workspace."""
+    """Delete interrupted uploads in every workspace."""
     return (await db.execute(_SWEEP, {"before": now - _ABANDONED})).rowcount
 
 

@@ -1,5 +1,5 @@
-"""Reading documents: what type a file is, its text, and the chunks it is cut into.
+"""Read documents: detect the type of a file, extract its text, and split it into chunks.
 
-The reading itself happens in a child process that can do nothing but read (`child.py`); the rest
-of the house starts it (`process.py`) and sees plain values.
+The reading runs in a confined child process (`child.py`). The rest of the project starts it with
+`process.py` and receives plain values.
 """

@@ -1,6 +1,6 @@
 """The process that reads one document: its name and bytes come in, its chunks go out.
 
-It runs confined, and ends with the document. `python -m recollect.documents.reading.child`.
+It runs confined and ends after one document: `python -m recollect.documents.reading.child`.
 """
 
 import sys
@@ -24,14 +24,14 @@ from recollect.documents.reading.values import (
     Reading,
     TextPiece,
     UnreadableDocument,
-    written,
+    serialise,
 )
 
-_EMPTY = "No text was found in it."
+_EMPTY = "No text was found in this document."
 
 
 def read(name: str, data: bytes) -> Reading:
-    """The document, in chunks; raise `Unreadable` for one that pretends to be what can be read."""
+    """Return the document in chunks; raise `UnreadableDocument` if it is damaged."""
     if is_pdf(data):
         return _reading(Type.PDF, chunks_of_pages([_clean(page) for page in pages_of_pdf(data)]))
     if is_zip(data) and is_docx(data):
@@ -56,16 +56,16 @@ def _reading(kind: Type, pieces: list[TextPiece]) -> Reading:
 
 
 def _clean(text: str) -> str:
-    """The text without what no database takes: NUL, and halves of characters."""
+    """Return the text without what PostgreSQL cannot store: NUL and unpaired surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def main() -> int:
-    """Read what standard input brings: a line with the name, then the bytes."""
+    """Read a line with the name, then the bytes, from standard input; write the result."""
     confine()
     name = sys.stdin.buffer.readline().decode("utf-8", "replace").rstrip("\n")
     try:
-        answer = written(read(name, sys.stdin.buffer.read()))
+        answer = serialise(read(name, sys.stdin.buffer.read()))
     except UnreadableDocument as failure:
         sys.stdout.buffer.write(str(failure).encode())
         return REFUSED

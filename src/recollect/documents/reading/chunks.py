@@ -1,4 +1,4 @@
-"""Cutting a text into chunks that can be found, cited, and put together again."""
+"""Split a text into chunks that can be found, cited, and joined again."""
 
 import re
 from bisect import bisect_right
@@ -10,44 +10,44 @@ from recollect.documents.reading.values import CHUNK_CHARACTERS, OVERLAP_CHARACT
 
 _HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
-_LONGEST_HEADING = 200
+_MAX_HEADING = 200
 _PAGE_GAP = "\n\n"
 
 # The splitter's time grows with the square of a text that has no lines: 2 MB took 15 s whole and
 # 0.3 s in blocks of this size.
 _BLOCK_CHARACTERS = 20_000
-# Where a block may end, best first; in the middle of a word only if there is nothing else.
+# Where a block may end, best first; inside a word only if there is no other place.
 _ENDS = ("\n#", "\n\n", "\n", " ")
 
 _Splitter = TextSplitter | MarkdownSplitter
 
 
 def chunks_of_text(text: str) -> list[TextPiece]:
-    """A plain text in chunks."""
+    """Split a plain text into chunks."""
     splitter = TextSplitter(CHUNK_CHARACTERS, overlap=OVERLAP_CHARACTERS, trim=False)
     return [TextPiece(start, content) for start, content in _split(splitter, text)]
 
 
 def chunks_of_markdown(text: str) -> list[TextPiece]:
-    """A text with headings in chunks, each with the headings it stands under."""
+    """Split a text with headings into chunks, each with the headings above it."""
     splitter = MarkdownSplitter(CHUNK_CHARACTERS, overlap=OVERLAP_CHARACTERS, trim=False)
     headings = _headings(text)
     starts = [place for place, _ in headings]
 
-    def above(start: int, content: str) -> str | None:
-        # A heading that the chunk begins with is its own.
+    def headings_above(start: int, content: str) -> str | None:
+        # A heading at the beginning of the chunk belongs to it.
         first = start + len(content) - len(content.lstrip())
         found = bisect_right(starts, first) - 1
         return headings[found][1] if found >= 0 else None
 
     return [
-        TextPiece(start, content, above(start, content))
+        TextPiece(start, content, headings_above(start, content))
         for start, content in _split(splitter, text)
     ]
 
 
 def chunks_of_pages(pages: Sequence[str]) -> list[TextPiece]:
-    """Pages in chunks, each with the number of the page on which it begins."""
+    """Split pages into chunks, each with the number of the page on which it begins."""
     text = _PAGE_GAP.join(pages)
     starts: list[int] = []
     place = 0
@@ -77,7 +77,7 @@ def _end_of_block(text: str, begin: int) -> int:
     for mark in _ENDS:
         found = text.rfind(mark, middle, last)
         if found > 0:
-            # A heading begins the next block; other marks end this one.
+            # A heading begins the next block; other separators end this one.
             return found + (1 if mark == "\n#" else len(mark))
     return last
 
@@ -87,7 +87,7 @@ def _first(piece: TextPiece) -> int:
 
 
 def _headings(text: str) -> list[tuple[int, str]]:
-    """Where each heading stands, with those above it: `Guide > Set-up`."""
+    """Return the position of each heading, with those above it: `Guide > Set-up`."""
     fenced = [(match.start(), match.end()) for match in _FENCE.finditer(text)]
     ends = [end for _, end in fenced]
     path: list[tuple[int, str]] = []
@@ -99,5 +99,5 @@ def _headings(text: str) -> list[tuple[int, str]]:
         level = len(match[1])
         path = [each for each in path if each[0] < level]
         path.append((level, match[2].strip()))
-        found.append((match.start(), " > ".join(name for _, name in path)[:_LONGEST_HEADING]))
+        found.append((match.start(), " > ".join(name for _, name in path)[:_MAX_HEADING]))
     return found

@@ -1,6 +1,7 @@
-"""Takes from this process what a reader of documents has no use for: memory, time, the network.
+"""Remove every right from this process that reading a document does not need.
 
-Whatever a hostile file makes of a parser, it can then neither reach anybody nor start anything.
+A hostile file that exploits a parser can then neither reach the network nor start a program, and it
+can use only a limited amount of memory and time.
 """
 
 import ctypes
@@ -12,20 +13,20 @@ import struct
 import sys
 from typing import Any
 
-# A reader and its libraries take some 60 MiB; the largest text it may return takes 150 more.
-_MOST_MEMORY = 512 * 1024 * 1024
-_MOST_CPU_SECONDS = 30
-_MOST_FILES = 32
+# The process and its libraries take some 60 MiB; the largest text it may return takes 150 more.
+_MAX_MEMORY = 512 * 1024 * 1024
+_MAX_CPU_SECONDS = 30
+_MAX_FILES = 32
 
-# Refused by the interpreter, on every system.
+# Audit events refused by the interpreter, on every system.
 _REFUSED = (
     *("socket.", "subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.system", "os.kill"),
     *("os.remove", "os.rename", "os.rmdir", "os.truncate", "os.link", "os.symlink", "ctypes."),
 )
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
-# Refused by Linux itself, whoever asks, by number as each machine counts them: sockets, new
-# programs, looking into other processes or signalling them, removing and renaming files.
+# System calls refused by Linux, by their number on each architecture: sockets, new programs,
+# reading or signalling other processes, removing and renaming files.
 _X86_64 = (
     0xC000003E,
     *(41, 42, 43, 44, 46, 49, 50, 53, 288, 307, 57, 58, 59, 322, 101, 310, 311, 62, 200, 234, 425),
@@ -42,18 +43,18 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 22, 38, 2
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _KILL, _ALLOW, _FAIL = 0x80000000, 0x7FFF0000, 0x00050000
 _NUMBER_AT, _MACHINE_AT = 0, 4
-# From here on x86-64 knows the same calls by other numbers.
-_OTHER_NUMBERS = 0x40000000
+# From this number on, x86-64 has a second set of numbers for the same calls.
+_X32_NUMBERS = 0x40000000
 
 
 def confine() -> None:
-    """Never to be undone in this process."""
-    _limit(resource.RLIMIT_CPU, _MOST_CPU_SECONDS)
+    """Confine this process. This cannot be undone."""
+    _limit(resource.RLIMIT_CPU, _MAX_CPU_SECONDS)
     _limit(resource.RLIMIT_FSIZE, 0)
     _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_NOFILE, _MOST_FILES)
+    _limit(resource.RLIMIT_NOFILE, _MAX_FILES)
     if sys.platform == "linux":
-        _limit(resource.RLIMIT_AS, _MOST_MEMORY)
+        _limit(resource.RLIMIT_AS, _MAX_MEMORY)
         _refuse_calls()
     sys.addaudithook(_audit)
 
@@ -63,13 +64,16 @@ def _limit(what: int, most: int) -> None:
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    is_writing = event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING
+    is_writing = event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITE_FLAGS
     if is_writing or event.startswith(_REFUSED):
-        raise PermissionError(f"A reader of documents may not: {event}")
+        raise PermissionError(f"The document reader may not call {event}.")
 
 
 def _refuse_calls() -> None:
-    """Have the kernel refuse them; where it could and will not, nothing is read."""
+    """Install the filter in the kernel.
+
+    If the kernel supports it but rejects it, nothing is read.
+    """
     known = _FILTERS.get(platform.machine())
     if known is None:
         return
@@ -80,19 +84,19 @@ def _refuse_calls() -> None:
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
         _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0
     ):
-        raise OSError(ctypes.get_errno(), "The kernel takes no filter of system calls.")
+        raise OSError(ctypes.get_errno(), "The kernel rejected the filter of system calls.")
 
 
 def _program(machine: int, refused: tuple[int, ...]) -> bytes:
-    """The filter as the kernel reads it: another machine's calls kill, those refused fail."""
+    """Return the filter program: calls of another architecture kill the process, others fail."""
     steps = [
         (_LOAD, 0, 0, _MACHINE_AT),
         (_EQUAL, 1, 0, machine),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER_AT),
-        (_AT_LEAST, len(refused) + 1, 0, _OTHER_NUMBERS),
+        (_AT_LEAST, len(refused) + 1, 0, _X32_NUMBERS),
     ]
-    # Each jumps over those that follow it and over the one that allows.
+    # Each step jumps over the following ones and over the one that allows the call.
     steps += [(_EQUAL, len(refused) - place, 0, number) for place, number in enumerate(refused)]
     steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _FAIL | errno.EPERM)]
     return b"".join(struct.pack("HBBI", *step) for step in steps)

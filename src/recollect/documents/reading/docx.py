@@ -1,4 +1,4 @@
-"""The text of a DOCX: the document part of its archive, read as a stream.
+"""The text of a DOCX file: the main part of its archive, read as a stream.
 
 A library that builds the whole document took 826 MiB for 404 KiB of hostile input.
 """
@@ -9,26 +9,26 @@ import zipfile
 from collections.abc import Iterator
 from xml.parsers import expat
 
-from recollect.documents.reading.values import MOST_CHARACTERS, UnreadableDocument
+from recollect.documents.reading.values import MAX_CHARACTERS, UnreadableDocument
 
 _DOCUMENT = "word/document.xml"
 _WORDS = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
 _BETWEEN = " "
 
-# What any real document stays far below.
-_MOST_ENTRIES = 2_000
-_MOST_UNPACKED = 200 * 1024 * 1024
-# XML packs well, but twenty times better than this only if it says nothing.
-_MOST_RATIO = 100
-_WORTH_A_LOOK = 1024 * 1024
-_AT_ONCE = 64 * 1024
+# Limits that no real document reaches.
+_MAX_ENTRIES = 2_000
+_MAX_UNPACKED = 200 * 1024 * 1024
+# XML compresses well, but only meaningless text compresses better than this.
+_MAX_RATIO = 100
+_MIN_CHECKED = 1024 * 1024
+_READ_BYTES = 64 * 1024
 
 _HEADING = re.compile(r"(?:heading|title|überschrift|titre|título)\s*([1-6]?)", re.IGNORECASE)
 
 
 def is_docx(data: bytes) -> bool:
-    """Whether this archive is a document; raise `Unreadable` for one that unpacks forever."""
+    """Whether this archive is a DOCX file; raise `UnreadableDocument` if it unpacks to too much."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
@@ -39,16 +39,16 @@ def is_docx(data: bytes) -> bool:
 
 
 def _check_directory(entries: list[zipfile.ZipInfo], packed: int) -> None:
-    if len(entries) > _MOST_ENTRIES:
-        raise UnreadableDocument(f"The archive holds more than {_MOST_ENTRIES} files.")
+    if len(entries) > _MAX_ENTRIES:
+        raise UnreadableDocument(f"The archive has more than {_MAX_ENTRIES} files.")
     total = sum(each.file_size for each in entries)
-    is_thin = total > _WORTH_A_LOOK and total > _MOST_RATIO * packed
-    if total > _MOST_UNPACKED or is_thin:
+    is_thin = total > _MIN_CHECKED and total > _MAX_RATIO * packed
+    if total > _MAX_UNPACKED or is_thin:
         raise UnreadableDocument("The archive unpacks to far more than it seems to hold.")
 
 
 def text_of_docx(data: bytes) -> str:
-    """The document's paragraphs and tables; headings as Markdown writes them."""
+    """Return the document's paragraphs and tables, with headings as in Markdown."""
     reader = _Reader()
     parser = expat.ParserCreate(namespace_separator=_BETWEEN)
     parser.buffer_text = True
@@ -67,12 +67,12 @@ def text_of_docx(data: bytes) -> str:
 
 
 def _unpacked(data: bytes) -> Iterator[bytes]:
-    """The document part, counted as it comes: an archive may lie about its sizes."""
+    """Yield the main part, counting its bytes: an archive may lie about its sizes."""
     size = 0
     with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(_DOCUMENT) as part:
-        while found := part.read(_AT_ONCE):
+        while found := part.read(_READ_BYTES):
             size += len(found)
-            if size > _MOST_UNPACKED:
+            if size > _MAX_UNPACKED:
                 raise UnreadableDocument("The archive unpacks to far more than it seems to hold.")
             yield found
 
@@ -82,7 +82,7 @@ def _refuse(*_: object) -> None:
 
 
 class _Reader:
-    """Hears a document's elements and puts down its paragraphs."""
+    """Collects the paragraphs of a document from the events of an XML parser."""
 
     def __init__(self) -> None:
         self._blocks: list[str] = []
@@ -130,8 +130,8 @@ class _Reader:
         if not self._is_text:
             return
         self._size += len(text)
-        if self._size > MOST_CHARACTERS:
-            raise UnreadableDocument(f"It holds more than {MOST_CHARACTERS:,} characters of text.")
+        if self._size > MAX_CHARACTERS:
+            raise UnreadableDocument(f"It has more than {MAX_CHARACTERS:,} characters of text.")
         self._said.append(text)
 
     def text(self) -> str:
@@ -156,6 +156,6 @@ class _Reader:
 
 
 def _local(name: str) -> str:
-    """An element's own name, if it is one of a word processor's."""
+    """Return an element's local name if it belongs to a word processor's namespace."""
     space, _, local = name.rpartition(_BETWEEN)
     return local if space in {_WORDS, _STRICT} else ""

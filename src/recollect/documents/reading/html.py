@@ -1,4 +1,4 @@
-"""The text of an HTML page, with its headings and lists as Markdown writes them."""
+"""The text of an HTML page, with headings and lists as in Markdown."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _GAPS = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")
 
 
 def text_of_html(source: str) -> str:
-    """What a reader of the page sees, block by block."""
+    """Return the visible text of the page, block by block."""
     page = LexborHTMLParser(source)
     title = page.css_first("title")
     name = _SPACES.sub(" ", title.text()).strip() if title else ""

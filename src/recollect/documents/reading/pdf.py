@@ -6,16 +6,16 @@ import logging
 from pypdf import PdfReader
 from pypdf.errors import DependencyError, FileNotDecryptedError, PyPdfError
 
-from recollect.documents.reading.values import MOST_CHARACTERS, UnreadableDocument
+from recollect.documents.reading.values import MAX_CHARACTERS, UnreadableDocument
 
-_MOST_PAGES = 5_000
+_MAX_PAGES = 5_000
 
-# It writes whatever it finds odd in a file to standard error.
+# The library writes warnings about the file to standard error.
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)
 
 
 def pages_of_pdf(data: bytes) -> list[str]:
-    """What each page says; a page that cannot be read says nothing."""
+    """Return the text of each page; empty for a page that cannot be read."""
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):
@@ -25,15 +25,15 @@ def pages_of_pdf(data: bytes) -> list[str]:
         raise UnreadableDocument("It is encrypted and needs a password.") from error
     except _DAMAGES as error:
         raise UnreadableDocument("The PDF is damaged.") from error
-    if count > _MOST_PAGES:
-        raise UnreadableDocument(f"It has more than {_MOST_PAGES:,} pages.")
+    if count > _MAX_PAGES:
+        raise UnreadableDocument(f"It has more than {_MAX_PAGES:,} pages.")
     pages: list[str] = []
     size = 0
     for number in range(count):
         pages.append(_page(reader, number))
         size += len(pages[-1])
-        if size > MOST_CHARACTERS:
-            raise UnreadableDocument(f"It holds more than {MOST_CHARACTERS:,} characters of text.")
+        if size > MAX_CHARACTERS:
+            raise UnreadableDocument(f"It has more than {MAX_CHARACTERS:,} characters of text.")
     return pages
 
 
@@ -44,7 +44,7 @@ def _page(reader: PdfReader, number: int) -> str:
         return ""
 
 
-# What its parser stumbles over in damaged files, besides its own errors.
+# Errors that the parser raises for damaged files, besides its own.
 _DAMAGES = (
     PyPdfError,
     ArithmeticError,

@@ -1,4 +1,4 @@
-"""What a file is, by its bytes. A name only tells one kind of text from another."""
+"""Detect the type of a file by its bytes. The name only distinguishes kinds of text."""
 
 import codecs
 import re
@@ -9,7 +9,7 @@ from recollect.documents.reading.values import BINARY
 
 
 class Type(Enum):
-    """What can be read, each with the media type it is stored and sent out as."""
+    """The types that can be read, each with its media type."""
 
     PDF = "application/pdf"
     DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -19,7 +19,7 @@ class Type(Enum):
     UNKNOWN = BINARY
 
 
-# Kept and listed by their names; there is no text in them.
+# Stored and listed by name; they contain no text.
 _MAGIC = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -41,9 +41,9 @@ _SUFFIXES = {
     ".htm": Type.HTML,
     ".xhtml": Type.HTML,
 }
-# Unprintable ones that no text has; form feeds and escapes occur in logs.
+# Control characters that no text contains. Form feeds and escapes occur in logs.
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-# Some writers put a few bytes before the mark.
+# Some programs write a few bytes before the signature.
 _PDF_WITHIN = 1024
 
 
@@ -58,12 +58,12 @@ def is_zip(data: bytes) -> bool:
 
 
 def media_type_of_binary(data: bytes) -> str:
-    """What to call bytes that hold no text."""
+    """Return the media type of bytes without text."""
     return next((name for magic, name in _MAGIC.items() if data.startswith(magic)), BINARY)
 
 
 def decoded(data: bytes) -> str | None:
-    """The text that these bytes are; None when they are none."""
+    """Return the text of these bytes; None if they are not text."""
     for mark, encoding in (
         (codecs.BOM_UTF8, "utf-8-sig"),
         (codecs.BOM_UTF16_LE, "utf-16"),
@@ -85,7 +85,7 @@ def _decoded(data: bytes, encoding: str) -> str | None:
 
 
 def type_of_text(text: str, name: str) -> Type:
-    """Which kind of text it is."""
+    """Return the kind of a text."""
     if _HTML.match(text[:4096]):
         return Type.HTML
     return _SUFFIXES.get(PurePosixPath(name.lower()).suffix, Type.TEXT)

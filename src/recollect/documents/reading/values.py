@@ -1,18 +1,18 @@
-"""What the child process hands back, and how it is written down between the two."""
+"""The result of the child process, and how it is sent to the parent."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# As much as an upload may bring; what a small file unfolds to is held to the same.
-MOST_CHARACTERS = 20 * 1024 * 1024
-# One chunk says one thing; a tenth of it is said again by the next, so that no sentence is lost
-# between two.
+# The maximum size of an upload. The text extracted from a small file has the same limit.
+MAX_CHARACTERS = 20 * 1024 * 1024
+# A chunk is about one topic. A tenth of it is repeated in the next one, so that no sentence is lost
+# at the boundary.
 CHUNK_CHARACTERS = 1_200
 OVERLAP_CHARACTERS = 120
 
-# What the child process ends with when it can say why a document cannot be read.
+# The exit code of the child process if it can say why a document cannot be read.
 REFUSED = 3
 
 BINARY = "application/octet-stream"
@@ -20,7 +20,7 @@ BINARY = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A chunk of a text: where it begins, what it says, and how to cite it."""
+    """A chunk of a text: its position, its content, and how to cite it."""
 
     start: int
     content: str
@@ -30,7 +30,7 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A document as it was read; without pieces it is kept and cannot be searched."""
+    """A document as it was read. Without pieces, it is stored but not searchable."""
 
     media_type: str
     pieces: Sequence[TextPiece] = ()
@@ -38,16 +38,16 @@ class Reading:
 
 
 class UnreadableDocument(Exception):
-    """The document cannot be read; the message says why to whoever brought it."""
+    """The document cannot be read; the message tells the user why."""
 
 
-def written(reading: Reading) -> bytes:
-    """A reading as bytes; what is no text of this world is replaced."""
+def serialise(reading: Reading) -> bytes:
+    """Return the result as bytes; unpaired surrogates are replaced."""
     return json.dumps(asdict(reading), ensure_ascii=False).encode("utf-8", "replace")
 
 
-def from_written(data: bytes) -> Reading:
-    """The reading that was written."""
+def parse(data: bytes) -> Reading:
+    """Return the result from its bytes."""
     found: dict[str, Any] = json.loads(data)
     pieces = [TextPiece(**each) for each in found["pieces"]]
     return Reading(found["media_type"], pieces, found["note"])

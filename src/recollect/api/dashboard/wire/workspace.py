@@ -102,7 +102,7 @@ def from_graph(graph: WorkspaceGraph, kind: str | None) -> DashboardGraphObject:
             relation=each.relation,
             weight=each.weight,
         )
-        for each in graph.ties
+        for each in graph.edges
     ]
     edges = [each for each in edges if each.source in row and each.target in row]
     return DashboardGraphObject(nodes=nodes, edges=edges)
