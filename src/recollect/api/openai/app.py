@@ -170,7 +170,7 @@ class EmbeddingList(BaseModel):
 
 @router.post("/v1/embeddings")
 async def embeddings(engine: EngineOf, caller: CallerOf, body: NewEmbeddings) -> EmbeddingList:
-    """Embed texts with the workspace's embedder, which memory search uses too."""
+    """Embed texts with the embedder of this server."""
     texts = [body.input] if isinstance(body.input, str) else body.input
     found = await embed(engine, caller, texts)
     if body.dimensions not in {None, found.dimension}:

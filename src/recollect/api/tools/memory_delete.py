@@ -44,7 +44,7 @@ MEMORY_DELETE = Tool(
     name="memory_delete",
     title="Forget a memory",
     description="Forget one memory that is wrong, outdated or unwanted. It no longer appears in "
-    "any search; an operator can restore it.",
+    "any search; a person can restore it on the web page.",
     arguments=DeleteArguments,
     result=DeleteResult,
     right=Right.DELETE,
