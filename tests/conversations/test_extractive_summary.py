@@ -15,7 +15,7 @@ from recollect.conversations.extractive_summary import (
 )
 
 
-def test_it_says_who_said_what_and_keeps_numbers_names_and_dates() -> None:
+def test_a_summary_names_speakers_and_keeps_numbers_names_and_dates() -> None:
     lines = [
         SpokenLine("User", "Hi!"),
         SpokenLine("User", "What were our Q4 targets?"),
@@ -29,7 +29,7 @@ def test_it_says_who_said_what_and_keeps_numbers_names_and_dates() -> None:
     )
 
 
-def test_a_short_answer_brings_its_question() -> None:
+def test_a_short_answer_is_quoted_with_its_question() -> None:
     lines = [
         SpokenLine("Ana", "When does the train to Lisbon leave on Friday?"),
         SpokenLine("Ben", "At 7:10."),
@@ -41,7 +41,7 @@ def test_a_short_answer_brings_its_question() -> None:
     assert "Ana asks: When does the train to Lisbon leave on Friday? Ben says: At 7:10." in summary
 
 
-def test_a_question_brings_its_answer_though_more_was_said_with_it() -> None:
+def test_a_question_followed_by_more_text_still_includes_its_answer() -> None:
     lines = [
         SpokenLine(
             "Ana", "Are you coming to band practice in Lisbon? Our Lisbon show is this Friday."
@@ -58,7 +58,7 @@ def test_a_question_brings_its_answer_though_more_was_said_with_it() -> None:
 @pytest.mark.parametrize(
     "stalling", ["Hi, Susan.", "Good morning, Mrs. Brown!", "Let me see.", "Well, just a moment."]
 )
-def test_a_greeting_or_a_pause_for_thought_is_no_answer(stalling: str) -> None:
+def test_a_greeting_or_filler_phrase_is_not_an_answer(stalling: str) -> None:
     lines = [
         SpokenLine("Ana", "When does the train to Lisbon leave on Friday?"),
         SpokenLine("Ben", f"{stalling} It leaves at ten past seven."),
@@ -82,7 +82,7 @@ def test_a_greeting_or_a_pause_for_thought_is_no_answer(stalling: str) -> None:
         ("Well...", "Well..."),
     ],
 )
-def test_a_sentence_is_told_without_the_sigh_before_it(said: str, told: str) -> None:
+def test_filler_words_at_the_start_of_a_sentence_are_removed(said: str, told: str) -> None:
     assert summary_of([SpokenLine("Ana", said)]) == f"Ana says: {told}"
 
 
@@ -104,7 +104,7 @@ def test_code_and_markup_are_left_out() -> None:
         ("", []),
     ],
 )
-def test_sentences_end_where_people_end_them(text: str, sentences: list[str]) -> None:
+def test_texts_are_split_into_sentences(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
 
 
@@ -127,7 +127,7 @@ def test_sentences_end_where_people_end_them(text: str, sentences: list[str]) ->
         "1. The plan",
     ],
 )
-def test_a_sentence_goes_on_after_an_abbreviation_or_a_number_that_counts(sentence: str) -> None:
+def test_a_sentence_continues_after_an_abbreviation_or_an_ordinal(sentence: str) -> None:
     assert split_sentences(f"{sentence}\n{sentence}") == [sentence, sentence]
 
 
@@ -144,7 +144,7 @@ def test_a_sentence_goes_on_after_an_abbreviation_or_a_number_that_counts(senten
         ("मैं ठीक हूँ। तुम कैसे हो?", ["मैं ठीक हूँ।", "तुम कैसे हो?"]),
     ],
 )
-def test_it_ends_where_the_next_word_begins_another(text: str, sentences: list[str]) -> None:
+def test_a_sentence_ends_if_the_next_word_starts_a_new_one(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
 
 
@@ -158,7 +158,7 @@ def test_it_ends_where_the_next_word_begins_another(text: str, sentences: list[s
         ("1. August: dentist\n2. August: barber", ["1. August: dentist", "2. August: barber"]),
     ],
 )
-def test_numbers_of_a_list_are_left_out_and_dates_are_not(text: str, sentences: list[str]) -> None:
+def test_list_numbers_are_removed_but_dates_are_kept(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
 
 
@@ -168,7 +168,7 @@ def test_an_answer_keeps_its_date() -> None:
     assert summary_of(lines) == "Ben asks: When is the exam? Anna says: 15. August."
 
 
-def test_what_everybody_says_all_the_time_is_told_by_the_language_of_the_conversation() -> None:
+def test_common_words_are_those_of_the_conversations_language() -> None:
     lines = [
         SpokenLine("Anna", "Die Heizung im Keller ist kaputt."),
         SpokenLine("Ben", "Das ist mir egal, und ich bin nicht der, der sich um das kümmert."),
@@ -182,7 +182,7 @@ def test_what_everybody_says_all_the_time_is_told_by_the_language_of_the_convers
     )
 
 
-def test_pleasantries_alone_still_say_something() -> None:
+def test_pleasantries_alone_still_get_a_summary() -> None:
     assert summary_of([SpokenLine("Ana", "Hello!"), SpokenLine("Ben", "Hi")]) != ""
     assert summary_of([SpokenLine("Ana", "  ")]) == ""
 
@@ -210,7 +210,7 @@ def test_every_sentence_of_a_summary_was_said(lines: list[SpokenLine]) -> None:
     ),
     st.integers(100, 400),
 )
-def test_a_summary_is_as_short_as_it_is_asked_to_be(lines: list[SpokenLine], longest: int) -> None:
+def test_a_summary_respects_its_maximum_length(lines: list[SpokenLine], longest: int) -> None:
     whole, short = summary_of(lines), summary_of(lines, longest)
 
     assert len(short) <= longest
@@ -218,7 +218,7 @@ def test_a_summary_is_as_short_as_it_is_asked_to_be(lines: list[SpokenLine], lon
 
 
 @given(st.lists(st.text(alphabet="ab", max_size=50), min_size=1, max_size=20), st.integers(19, 500))
-def test_short_texts_leave_their_room_to_long_ones(texts: list[str], room: int) -> None:
+def test_short_texts_leave_more_room_for_long_ones(texts: list[str], room: int) -> None:
     found = fit_to_length(texts, room)
 
     assert len("\n".join(found)) <= room
@@ -245,7 +245,7 @@ def test_short_texts_leave_their_room_to_long_ones(texts: list[str], room: int) 
         ("word", 0, ""),
     ],
 )
-def test_a_cut_is_between_two_words_or_else_two_letters(
+def test_a_text_is_cut_between_words_or_else_between_letters(
     text: str, longest: int, short: str
 ) -> None:
     assert shorten(text, longest) == short

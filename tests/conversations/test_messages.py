@@ -58,7 +58,7 @@ def texts(page: MessagePage) -> list[str]:
     return [each.content for each in page.messages]
 
 
-async def test_what_is_appended_is_read_back_in_order(
+async def test_appended_messages_are_read_back_in_order(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     new = NewMessage(
@@ -82,7 +82,7 @@ async def test_what_is_appended_is_read_back_in_order(
     assert await get_message(engine, caller, Ref(code=answered.code[:12])) == answered
 
 
-async def test_a_message_sent_twice_is_kept_once(
+async def test_a_message_sent_twice_is_stored_once(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     new = [NewMessage("user", "one", client_id="a"), NewMessage("user", "two", client_id="b")]
@@ -98,7 +98,7 @@ async def test_a_message_sent_twice_is_kept_once(
     assert texts(await listed(engine, caller, chat)) == ["one", "two", "three"]
 
 
-async def test_of_two_with_one_client_id_in_a_single_request_the_first_is_kept(
+async def test_of_two_equal_client_ids_in_one_request_the_first_is_stored(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     new = [NewMessage("user", "one", client_id="a"), NewMessage("user", "other", client_id="a")]
@@ -113,7 +113,7 @@ async def test_of_two_with_one_client_id_in_a_single_request_the_first_is_kept(
     assert (await listed(engine, caller, chat)).total == 2
 
 
-async def test_a_client_id_is_of_its_thread_alone(
+async def test_a_client_id_is_unique_only_within_its_thread(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     other = await new_chat(engine, caller)
@@ -125,7 +125,7 @@ async def test_a_client_id_is_of_its_thread_alone(
     assert found.is_new
 
 
-async def test_two_servers_that_append_at_once_agree_on_one_order(
+async def test_two_servers_appending_at_once_agree_on_the_order(
     engine: Engine, caller: Caller, chat: Thread, database_url: str, clock: Clock
 ) -> None:
     late = Clock(clock.at - timedelta(minutes=5))  # a clock that is five minutes slow
@@ -154,7 +154,7 @@ async def test_two_servers_that_append_at_once_agree_on_one_order(
     assert all(first[:-1] == second[:-1] for first, second in pairs)
 
 
-async def test_one_message_sent_by_two_servers_at_once_is_kept_once(
+async def test_a_message_sent_by_several_servers_at_once_is_stored_once(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     new = [NewMessage("user", "hello", client_id="same")]
@@ -165,7 +165,7 @@ async def test_one_message_sent_by_two_servers_at_once_is_kept_once(
     assert len({each[0].message.id for each in found}) == 1
 
 
-async def test_what_comes_late_stands_where_it_was_said(
+async def test_a_late_message_is_listed_at_its_own_time(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     await add_messages(engine, caller, chat, "first", at=clock.at)
@@ -176,7 +176,7 @@ async def test_what_comes_late_stands_where_it_was_said(
     assert texts(await listed(engine, caller, chat)) == ["first", "second", "third"]
 
 
-async def test_nothing_is_dated_later_than_clocks_may_differ(
+async def test_a_message_time_is_limited_to_five_minutes_in_the_future(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     minute = timedelta(minutes=1)
@@ -195,7 +195,7 @@ async def test_nothing_is_dated_later_than_clocks_may_differ(
     ]
 
 
-async def test_a_walk_by_cursor_sees_each_message_once_while_others_append(
+async def test_paging_by_cursor_returns_each_message_once_during_appends(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     await add_messages(engine, caller, chat, *(f"{number}" for number in range(10)))
@@ -215,7 +215,7 @@ async def test_a_walk_by_cursor_sees_each_message_once_while_others_append(
     assert len(seen) == len(set(seen)) == (await listed(engine, caller, chat)).total
 
 
-async def test_a_thread_is_read_from_its_end_and_by_number(
+async def test_a_thread_is_read_newest_first_or_from_a_position(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     await add_messages(engine, caller, chat, *(f"{number}" for number in range(10)))
@@ -229,9 +229,7 @@ async def test_a_thread_is_read_from_its_end_and_by_number(
     assert middle.total == 10
 
 
-async def test_every_page_is_the_same_slice_wherever_it_begins(
-    engine: Engine, caller: Caller, chat: Thread
-) -> None:
+async def test_a_page_starts_at_any_position(engine: Engine, caller: Caller, chat: Thread) -> None:
     said = [f"Message {number}" for number in range(9)]
     await add_messages(engine, caller, chat, *said)
 
@@ -252,7 +250,7 @@ async def test_a_cursor_of_another_chat_is_refused(
         await listed(engine, caller, chat, ListMessages(limit=3, beyond=Ref(id=message.id)))
 
 
-async def test_an_edit_changes_what_it_names_and_says_when(
+async def test_an_edit_changes_only_the_given_fields_and_sets_edited_at(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     new = [NewMessage("user", "two tickets", metadata={"cost": 3})]
@@ -271,7 +269,7 @@ async def test_an_edit_changes_what_it_names_and_says_when(
     assert await get_message(engine, caller, Ref(id=edited.id)) == edited
 
 
-async def test_an_edit_to_what_is_there_changes_nothing(
+async def test_an_edit_to_the_same_content_changes_nothing(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     [message] = await add_messages(engine, caller, chat, "two tickets")
@@ -283,7 +281,7 @@ async def test_an_edit_to_what_is_there_changes_nothing(
     assert edited == message
 
 
-async def test_a_deleted_message_is_gone_and_counted_out(
+async def test_a_deleted_message_is_neither_listed_nor_counted(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     first, second = await add_messages(engine, caller, chat, "one", "two")
@@ -296,7 +294,7 @@ async def test_a_deleted_message_is_gone_and_counted_out(
         await delete_message(engine, caller, Ref(id=first.id))
 
 
-async def test_clearing_empties_the_chat_and_positions_go_on(
+async def test_positions_continue_after_a_chat_is_cleared(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     await add_messages(engine, caller, chat, "one", "two")
@@ -308,7 +306,9 @@ async def test_clearing_empties_the_chat_and_positions_go_on(
     assert after.position == 3
 
 
-async def test_messages_go_with_their_thread(engine: Engine, caller: Caller, chat: Thread) -> None:
+async def test_messages_are_deleted_with_their_thread(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
     [message] = await add_messages(engine, caller, chat, "one")
 
     await close_thread(engine, caller, Ref(id=chat.id))
@@ -317,7 +317,7 @@ async def test_messages_go_with_their_thread(engine: Engine, caller: Caller, cha
         await get_message(engine, caller, Ref(id=message.id))
 
 
-async def test_what_is_appended_within_a_transaction_is_gone_if_that_fails(
+async def test_messages_appended_in_a_failed_transaction_are_not_stored(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     class FailedTransactionError(Exception):
@@ -331,7 +331,7 @@ async def test_what_is_appended_within_a_transaction_is_gone_if_that_fails(
     assert (await listed(engine, caller, chat)).total == 0
 
 
-async def test_S41_a_foreign_thread_or_message_does_not_exist(
+async def test_S41_a_thread_or_message_of_another_org_is_not_found(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     [message] = await add_messages(engine, caller, chat, "one")
@@ -352,7 +352,7 @@ async def test_S41_a_foreign_thread_or_message_does_not_exist(
     assert (await listed(engine, caller, chat)).messages == [message]
 
 
-async def test_a_thread_whose_time_is_up_has_no_messages_for_anybody(
+async def test_messages_of_an_expired_thread_are_not_found(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
     brief = await open_thread(
@@ -375,7 +375,7 @@ async def test_a_thread_whose_time_is_up_has_no_messages_for_anybody(
         ([NewMessage("user", "x")] * (MAX_AT_ONCE + 1), TooLarge),
     ],
 )
-async def test_what_cannot_be_kept_is_refused_whole(
+async def test_an_invalid_batch_of_messages_stores_nothing(
     engine: Engine,
     caller: Caller,
     chat: Thread,
@@ -388,7 +388,9 @@ async def test_what_cannot_be_kept_is_refused_whole(
     assert (await get_thread(engine, caller, Ref(id=chat.id))).message_count == 0
 
 
-async def test_S23_each_act_needs_its_right(engine: Engine, caller: Caller, chat: Thread) -> None:
+async def test_S23_each_operation_needs_its_right(
+    engine: Engine, caller: Caller, chat: Thread
+) -> None:
     [message] = await add_messages(engine, caller, chat, "one")
     acts: dict[Right, Callable[[Caller], Awaitable[object]]] = {
         Right.WRITE: lambda who: append(engine, who, Ref(id=chat.id), [NewMessage("user", "x")]),
@@ -418,7 +420,7 @@ async def test_S23_each_act_needs_its_right(engine: Engine, caller: Caller, chat
         ("expires_at = now() - interval '1 second'", False),
     ],
 )
-async def test_a_message_tells_of_its_memory_whom_it_shows_that_to(
+async def test_a_message_names_its_memory_only_to_users_who_can_see_it(
     engine: Engine, caller: Caller, chat: Thread, change: LiteralString, *, is_told: bool
 ) -> None:
     said = await add_messages(engine, caller, chat, "The plan is to ship", "On Friday")
@@ -438,7 +440,7 @@ async def test_a_message_tells_of_its_memory_whom_it_shows_that_to(
     assert told == [made.memory.code if is_told else None, None]
 
 
-async def test_what_was_said_in_a_project_is_shown_with_no_memory_to_those_outside(
+async def test_project_messages_are_hidden_from_users_outside_the_project(
     engine: Engine, caller: Caller
 ) -> None:
     project = ProjectId(UUID(await new_project(engine, caller)))

@@ -52,33 +52,33 @@ def test_R135_the_message_that_reaches_the_threshold_closes_the_segment() -> Non
     assert found(talk(*[PLAIN] * 5)) == []
 
 
-def test_R136_a_gap_in_time_closes_what_went_before_it() -> None:
+def test_R136_a_long_pause_ends_the_segment_before_it() -> None:
     late = talk(PLAIN, PLAIN, start=NOON + timedelta(minutes=32))
 
     assert found([*talk(PLAIN, PLAIN), *late]) == [(2, SegmentReason.TIME)]
 
 
-def test_R136_a_gap_of_exactly_the_threshold_is_none() -> None:
+def test_R136_a_pause_of_exactly_the_threshold_does_not_end_a_segment() -> None:
     first, second = talk(PLAIN, PLAIN)
     later = SegmenterMessage(second.text, "b", first.at + RULES.max_pause, second.vector)
 
     assert found([first, later]) == []
 
 
-def test_R134_a_jump_of_the_vectors_closes_what_went_before_it() -> None:
+def test_R134_a_jump_of_the_vectors_ends_the_segment_before_it() -> None:
     other = talk(PLAIN, PLAIN, topic=0.0, start=NOON + timedelta(minutes=2))
 
     assert found([*talk(PLAIN, PLAIN, PLAIN), *other]) == [(3, SegmentReason.TOPIC)]
 
 
-def test_an_answer_stays_with_its_question_however_far_its_words_are() -> None:
+def test_an_answer_stays_with_its_question_even_with_a_distant_vector() -> None:
     question, _ = talk("When does the train to Lisbon leave in the morning?", PLAIN)
     answer = SegmenterMessage("Ten past seven, from platform four", "b", NOON, at_cosine(0.15))
 
     assert found([question, answer]) == []
 
 
-def test_a_word_or_two_change_no_topic() -> None:
+def test_one_or_two_words_do_not_change_the_topic() -> None:
     heard = [*talk(PLAIN, PLAIN), SegmenterMessage("Wow, nice!", "a", NOON, at_cosine(0.15))]
 
     assert found(heard) == []
@@ -97,26 +97,26 @@ def test_R133_a_closing_exchange_completes_the_discussion(first: str, second: st
     assert found(talk(PLAIN, PLAIN, first, second, PLAIN)) == [(4, SegmentReason.COMPLETED)]
 
 
-def test_thanks_in_the_middle_complete_nothing() -> None:
+def test_thanks_in_the_middle_do_not_end_a_segment() -> None:
     assert found(talk(PLAIN, "Thanks, that helps a lot", "And what about the budget?", PLAIN)) == []
 
 
-def test_a_farewell_by_one_side_and_then_another_matter_completes_the_discussion() -> None:
+def test_one_farewell_before_a_new_topic_completes_the_discussion() -> None:
     assert found(talk(PLAIN, "OK, bye", PLAIN)) == [(2, SegmentReason.COMPLETED)]
 
 
-def test_pleasantries_alone_are_no_discussion() -> None:
+def test_pleasantries_alone_are_not_a_discussion() -> None:
     assert found(talk("Hello", "Hi there", "Thanks!", "You're welcome", PLAIN)) == []
 
 
-def test_what_has_no_vector_says_nothing_about_the_topic() -> None:
+def test_a_message_without_a_vector_does_not_change_the_topic() -> None:
     silent = SegmenterMessage('{"rows": 3}', "tool", NOON, None)
 
     assert found([*talk(PLAIN), silent, *talk(PLAIN)]) == []
 
 
 @pytest.mark.parametrize("messages", [-1, 1_001])
-def test_a_stretch_of_a_length_that_nobody_could_read_at_once_is_refused(messages: int) -> None:
+def test_a_segment_length_setting_out_of_range_is_rejected(messages: int) -> None:
     with pytest.raises(Invalid, match="segment_messages"):
         read_settings({"RECOLLECT_SEGMENT_MESSAGES": str(messages)})
 
@@ -151,7 +151,7 @@ def in_order(arrived: Sequence[MessagePosition]) -> list[MessagePosition]:
         ([0, 10, 20, 30, 40, 50, 1, 2, 3, 4, 5, 6], (0, 5)),
     ],
 )
-def test_a_stretch_that_others_have_joined_is_what_came_first_and_no_pause_parts_from_it(
+def test_the_core_of_a_segment_contains_its_first_messages_without_long_pauses(
     minutes: list[int], expected: tuple[int, int]
 ) -> None:
     arrived = places(*minutes)
@@ -165,7 +165,7 @@ def test_a_stretch_that_others_have_joined_is_what_came_first_and_no_pause_parts
     st.lists(st.integers(-100, 100), min_size=1, max_size=40),
     st.integers(1, 8).map(lambda most: SegmentRules(max_messages=most)),
 )
-def test_what_is_of_a_joined_stretch_holds_together_and_has_a_bound(
+def test_the_core_of_a_segment_is_contiguous_and_bounded(
     minutes: list[int], rules: SegmentRules
 ) -> None:
     arrived = places(*minutes)
@@ -187,7 +187,7 @@ def test_what_is_of_a_joined_stretch_holds_together_and_has_a_bound(
         (PLAIN, 30, SegmentReason.LENGTH),
     ],
 )
-def test_what_ends_before_a_closed_stretch_says_why_it_is_not_of_that(
+def test_a_segment_that_ends_before_a_closed_one_has_the_right_reason(
     text: str, minutes: int, reason: SegmentReason
 ) -> None:
     last = SegmenterMessage(text, "a", NOON)
@@ -246,7 +246,7 @@ def test_segments_partition_the_chat_in_order_and_none_is_too_long(
 
 @given(conversations(), RULE_SETS)
 @settings(deadline=None)
-def test_messages_one_by_one_and_all_at_once_are_cut_alike(
+def test_messages_are_cut_the_same_one_by_one_or_at_once(
     heard: list[SegmenterMessage], rules: SegmentRules
 ) -> None:
     """As the engine does it: what is closed is gone, and what is open is looked at again."""

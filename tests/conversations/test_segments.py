@@ -130,7 +130,7 @@ async def test_R135_the_sixth_message_makes_a_memory_of_six(
     assert found.memory.scope is Scope.THREAD
 
 
-async def test_a_job_ends_after_a_while_and_another_goes_on(
+async def test_a_long_segmentation_job_ends_and_another_continues(
     engine: Engine, caller: Caller, chat: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recollect.conversations.segments._MAX_SECONDS", 0.0)
@@ -154,7 +154,7 @@ async def test_a_job_ends_after_a_while_and_another_goes_on(
     assert [len(await made(engine, caller, each)) for each in (chat, other)] == [1, 1]
 
 
-async def test_a_stretch_is_as_old_as_what_was_said_in_it(
+async def test_a_segment_has_the_time_of_its_last_message(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     then = clock() - timedelta(days=400)
@@ -187,7 +187,7 @@ async def test_a_stretch_is_as_old_as_what_was_said_in_it(
         assert await memories.find_all(db, inside, ids, clock(), View(as_of=last))
 
 
-async def test_R134_a_jump_of_topic_makes_a_memory_of_what_went_before(
+async def test_R134_a_change_of_topic_makes_a_memory_of_the_messages_before_it(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     texts = statements(3)
@@ -211,7 +211,7 @@ async def test_R133_a_closing_exchange_makes_a_memory(
     assert shape(await made(engine, caller, chat)) == [(SegmentReason.COMPLETED, texts)]
 
 
-async def test_history_brought_in_one_by_one_is_cut_as_all_at_once(
+async def test_history_is_cut_the_same_one_by_one_or_at_once(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     year_ago = clock.at - timedelta(days=365)
@@ -227,7 +227,7 @@ async def test_history_brought_in_one_by_one_is_cut_as_all_at_once(
     assert shape(await made(engine, caller, chat)) == shape(await made(engine, caller, other))
 
 
-async def test_every_message_is_in_one_segment_and_none_is_summarised_twice(
+async def test_concurrent_workers_put_every_message_in_one_segment(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     texts = statements(20)
@@ -239,7 +239,7 @@ async def test_every_message_is_in_one_segment_and_none_is_summarised_twice(
     assert [content for _, said in shape(found) for content in said] == texts[:18]
 
 
-async def test_a_late_message_joins_the_closed_stretch_it_was_said_in(
+async def test_a_late_message_joins_the_closed_segment_of_its_time(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     texts = statements(8)
@@ -269,7 +269,7 @@ async def closed(engine: Engine, caller: Caller, chat: Thread, clock: Clock) -> 
     ]
 
 
-async def test_late_messages_that_come_at_once_are_all_of_the_stretch_they_were_said_before(
+async def test_late_messages_just_before_a_segment_all_join_it(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     texts = statements(3)
@@ -290,7 +290,7 @@ async def test_late_messages_that_come_at_once_are_all_of_the_stretch_they_were_
     assert "Late 0" in after.memory.content
 
 
-async def test_years_of_history_are_cut_like_everything_else_and_leave_what_was_closed_alone(
+async def test_late_history_of_a_year_ago_is_cut_and_closed_segments_stay(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     texts = statements(3)
@@ -312,7 +312,7 @@ async def test_years_of_history_are_cut_like_everything_else_and_leave_what_was_
     assert before.memory in [each.memory for each in await made(engine, caller, chat)]
 
 
-async def test_what_is_said_before_a_full_stretch_is_one_of_its_own(
+async def test_late_messages_before_a_full_segment_get_their_own_segment(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     texts = statements(6)
@@ -330,7 +330,7 @@ async def test_what_is_said_before_a_full_stretch_is_one_of_its_own(
     assert before.memory in [each.memory for each in await made(engine, caller, chat)]
 
 
-async def test_what_was_said_just_before_a_stretch_is_of_that_and_not_of_the_one_hours_before(
+async def test_a_late_message_joins_the_nearer_segment(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     early, later = statements(3), statements(3, "the harbour")
@@ -345,7 +345,7 @@ async def test_what_was_said_just_before_a_stretch_is_of_that_and_not_of_the_one
     assert "And before" in found.memory.content
 
 
-async def test_a_message_from_the_year_2099_makes_nothing_after_it_late(
+async def test_messages_after_one_dated_2099_are_not_late(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     far = clock.at.replace(year=2099)
@@ -363,7 +363,7 @@ async def test_a_message_from_the_year_2099_makes_nothing_after_it_late(
     assert found == [["A clock that goes wrong"], texts[:6], texts[6:]]
 
 
-async def test_what_comes_behind_a_date_that_was_once_believed_is_cut_all_the_same(
+async def test_messages_after_a_stored_date_in_the_future_are_still_cut(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     await add_messages(engine, caller, chat, "A clock that goes wrong")
@@ -386,7 +386,7 @@ async def test_what_comes_behind_a_date_that_was_once_believed_is_cut_all_the_sa
     assert max(len(said) for said in found) <= RULES.max_messages
 
 
-async def test_a_stretch_that_ever_more_is_said_in_is_divided_and_never_grows_without_end(
+async def test_a_segment_that_gets_many_late_messages_is_divided(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     texts = statements(6)
@@ -424,7 +424,7 @@ class Interrupted(OneTopic):
         return await super().embed(texts, purpose, deadline=deadline)
 
 
-async def test_what_comes_on_either_side_of_a_late_message_just_being_cut_is_no_segment_with_it_inside(
+async def test_messages_that_arrive_while_a_late_one_is_cut_do_not_enclose_it(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     embedder = Interrupted()
@@ -445,7 +445,7 @@ async def test_what_comes_on_either_side_of_a_late_message_just_being_cut_is_no_
     assert found == [["First", "Middle"], ["Last"], texts]
 
 
-async def test_workers_and_senders_at_once_leave_each_late_message_in_one_segment(
+async def test_concurrent_workers_and_senders_leave_each_late_message_in_one_segment(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     texts = statements(6)
@@ -470,7 +470,7 @@ async def test_workers_and_senders_at_once_leave_each_late_message_in_one_segmen
     assert max(len(said) for said in found) < 2 * RULES.max_messages
 
 
-async def test_what_comes_late_beside_a_stretch_that_was_deleted_brings_that_not_back(
+async def test_late_messages_near_a_deleted_segment_do_not_restore_it(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     gone, kept = statements(6), statements(6, "the harbour")
@@ -487,7 +487,7 @@ async def test_what_comes_late_beside_a_stretch_that_was_deleted_brings_that_not
     assert await closed(engine, caller, chat, clock) == [history, kept]
 
 
-async def test_what_comes_late_to_a_stretch_that_was_forgotten_is_remembered_by_itself(
+async def test_a_late_message_near_a_forgotten_segment_gets_its_own_segment(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6), at=clock.at)
@@ -500,7 +500,7 @@ async def test_what_comes_late_to_a_stretch_that_was_forgotten_is_remembered_by_
     assert await closed(engine, caller, chat, clock) == [["Once upon a time"]]
 
 
-async def test_who_regenerates_before_the_segmenter_comes_by_keeps_it_from_nothing(
+async def test_regenerating_before_the_segmenter_runs_does_not_block_it(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     texts = statements(3)
@@ -536,7 +536,7 @@ def heard(said: list[tuple[int | None, bool]], start: datetime, begin: int = 0) 
 @settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-async def test_segments_are_the_chat_in_order_in_whatever_order_and_batches_messages_come(
+async def test_segments_cover_the_chat_in_order_for_any_order_of_arrival(
     engine: Engine, clock: Clock, acts: list[list[tuple[int | None, bool]] | str]
 ) -> None:
     caller = await new_caller(engine)
@@ -564,7 +564,7 @@ async def test_segments_are_the_chat_in_order_in_whatever_order_and_batches_mess
 @settings(
     deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-async def test_late_messages_are_cut_alike_whether_they_come_one_by_one_or_at_once(
+async def test_late_messages_are_cut_the_same_one_by_one_or_at_once(
     engine: Engine,
     clock: Clock,
     first: list[tuple[int | None, bool]],
@@ -587,7 +587,7 @@ async def test_late_messages_are_cut_alike_whether_they_come_one_by_one_or_at_on
     assert at_once == one_by_one
 
 
-async def test_R157_an_edited_message_is_summarised_anew_by_itself(
+async def test_R157_after_an_edit_of_a_message_its_segment_is_summarised_again(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     said = await add_messages(engine, caller, chat, *statements(6))
@@ -601,7 +601,7 @@ async def test_R157_an_edited_message_is_summarised_anew_by_itself(
     assert text in found.memory.content
 
 
-async def test_a_memory_that_is_made_of_no_messages_keeps_its_text_and_is_embedded_anew(
+async def test_regenerating_a_memory_without_messages_only_embeds_it_again(
     engine: Engine, caller: Caller, chat: Thread, embedder: StubEmbedder
 ) -> None:
     told = Save("The whole story of the harbour", Ref(id=chat.id), summary="The harbour")
@@ -627,7 +627,7 @@ async def corrected(engine: Engine, caller: Caller, chat: Thread, ask: EditMemor
 @pytest.mark.parametrize(
     "ask", [EditMemory(content="It was seven points, not six"), EditMemory(summary="Seven points")]
 )
-async def test_what_a_person_has_corrected_is_summarised_anew_only_when_somebody_asks(
+async def test_a_manually_edited_summary_is_only_replaced_on_request(
     engine: Engine, caller: Caller, chat: Thread, ask: EditMemory
 ) -> None:
     said = await corrected(engine, caller, chat, ask)
@@ -647,7 +647,7 @@ async def test_what_a_person_has_corrected_is_summarised_anew_only_when_somebody
     assert kept[-1].content == before.memory.content
 
 
-async def test_what_was_deleted_is_in_no_history(
+async def test_a_deleted_message_is_in_no_history(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     secret = "The code of the safe is 4711, says Mr. Weber of Lisbon"
@@ -663,7 +663,7 @@ async def test_what_was_deleted_is_in_no_history(
         assert await past.texts_of(db, caller.workspace_id, before.memory.id) == []
 
 
-async def test_what_was_deleted_is_in_no_summary(
+async def test_a_deleted_message_is_in_no_summary(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     secret = "The code of the safe is 4711, says Mr. Weber of Lisbon"
@@ -680,7 +680,7 @@ async def test_what_was_deleted_is_in_no_summary(
     assert len(after.messages) == 5
 
 
-async def test_a_stretch_goes_with_its_last_message_and_what_was_made_by_hand_stays(
+async def test_a_segment_is_deleted_with_its_last_message_but_a_manual_one_stays(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock
 ) -> None:
     said = await add_messages(
@@ -759,7 +759,7 @@ async def test_a_long_chat_is_segmented_without_being_loaded_whole(
     assert sum(read) <= 4 * count
 
 
-async def test_a_long_history_that_comes_late_is_segmented_without_being_loaded_whole(
+async def test_a_long_late_history_is_segmented_without_being_loaded_whole(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6))
@@ -780,7 +780,7 @@ async def test_a_long_history_that_comes_late_is_segmented_without_being_loaded_
     assert sum(read) <= 4 * count
 
 
-async def test_a_memory_shows_no_more_messages_than_one_can_be_made_of(
+async def test_the_messages_of_a_memory_are_limited(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6))
@@ -822,7 +822,7 @@ async def test_R163_deleting_a_memory_leaves_its_messages_unlinked(
     assert await made(engine, caller, chat) == []
 
 
-async def test_the_embedder_being_down_loses_nothing(
+async def test_segmentation_continues_after_an_embedder_outage(
     engine: Engine, caller: Caller, chat: Thread, embedder: StubEmbedder
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6))
@@ -836,7 +836,7 @@ async def test_the_embedder_being_down_loses_nothing(
     assert len(await made(engine, caller, chat)) == 1
 
 
-async def test_a_message_that_the_embedder_refuses_is_heard_as_saying_nothing_of_the_topic(
+async def test_a_message_that_the_embedder_refuses_does_not_change_the_topic(
     engine: Engine, caller: Caller, chat: Thread, embedder: StubEmbedder
 ) -> None:
     texts = [*statements(3), "\u200b\u200b", *statements(2)]
@@ -851,7 +851,7 @@ async def test_a_message_that_the_embedder_refuses_is_heard_as_saying_nothing_of
     assert shape(await made(engine, caller, other)) == [(SegmentReason.LENGTH, statements(6))]
 
 
-async def test_a_chat_that_cannot_be_heard_keeps_no_other_waiting_nor_what_changed(
+async def test_a_chat_that_cannot_be_embedded_does_not_delay_others_or_changed_segments(
     engine: Engine, caller: Caller, chat: Thread, clock: Clock, embedder: StubEmbedder
 ) -> None:
     changed, other = await new_chat(engine, caller), await new_chat(engine, caller)
@@ -903,7 +903,7 @@ async def test_segmentation_can_be_switched_off(
     assert await made(whole, caller, chat) == []
 
 
-async def test_a_plan_shows_where_and_why_and_changes_nothing(
+async def test_a_plan_shows_each_segment_and_its_reason_and_changes_nothing(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     await add_messages(engine, caller, chat, *statements(8))
@@ -917,7 +917,7 @@ async def test_a_plan_shows_where_and_why_and_changes_nothing(
     assert await made(engine, caller, chat) == []
 
 
-async def test_a_stretch_may_be_longer_than_what_is_read_at_once_elsewhere(
+async def test_a_segment_may_be_longer_than_one_page(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     long = replace(engine, segment_rules=SegmentRules(max_messages=100))
@@ -936,7 +936,7 @@ async def test_a_stretch_may_be_longer_than_what_is_read_at_once_elsewhere(
     assert sorted(found) == [(SegmentReason.LENGTH, 100), (SegmentReason.TOPIC, 80)]
 
 
-async def test_other_rules_cut_the_chat_anew_and_leave_what_was_made_by_hand(
+async def test_new_segment_rules_cut_the_chat_again_but_keep_manual_segments(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     said = await add_messages(engine, caller, chat, *statements(8))
@@ -965,7 +965,7 @@ class Looked(str):
         return super().__len__()
 
 
-async def test_naming_many_messages_takes_no_longer_for_each_than_naming_few(
+async def test_a_memory_of_many_messages_takes_linear_time(
     engine: Engine, caller: Caller, chat: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = await add_messages(engine, caller, chat, *statements(300))
@@ -978,7 +978,7 @@ async def test_naming_many_messages_takes_no_longer_for_each_than_naming_few(
     assert Looked.times < 10 * len(said)
 
 
-async def test_S41_a_strangers_memory_does_not_exist(
+async def test_S41_a_segment_of_another_org_is_not_found(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6))
@@ -1048,7 +1048,7 @@ async def test_R141_R146_the_models_summary_is_kept_and_it_saw_every_message_in_
         (ScriptedChat("", status=500), "Failed: The chat model failed with status 500."),
     ],
 )
-async def test_a_model_that_fails_is_replaced_by_the_local_summary_and_the_reason_is_kept(
+async def test_if_the_model_fails_the_local_summary_is_used_and_the_reason_stored(
     engine: Engine, caller: Caller, chat: Thread, model: ScriptedChat, reason: str
 ) -> None:
     memory, by, kept = await summarised(with_model(engine, model), caller, chat)
@@ -1115,7 +1115,7 @@ async def test_S23_making_a_memory_needs_the_right_to_write(
         )
 
 
-async def test_S23_who_may_not_read_is_told_no_summary_of_what_was_said(
+async def test_S23_without_the_read_right_no_summary_is_generated(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     said = await add_messages(engine, caller, chat, "The code of the safe is 4711")

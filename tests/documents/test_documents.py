@@ -76,7 +76,7 @@ async def again(engine: Engine, caller: Caller, document: Document) -> Document:
     return await get_document(engine, caller, Ref(id=document.id))
 
 
-async def test_N18_uploads_are_read_listed_shown_and_handed_out(
+async def test_N18_uploads_are_read_listed_shown_and_downloaded(
     engine: Engine, caller: Caller
 ) -> None:
     brought = {
@@ -155,7 +155,7 @@ async def test_memories_chunks_and_artifacts_are_one_ranked_list(
     ]
 
 
-async def test_words_that_fit_lift_what_meaning_found_and_find_by_themselves(
+async def test_matching_words_raise_results_by_meaning_and_find_results_alone(
     engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
     embedder.table = {
@@ -178,7 +178,7 @@ async def worth(engine: Engine, caller: Caller, query: str) -> list[float]:
     return [each.score for each in await search_workspace(engine, caller, SearchWorkspace(query))]
 
 
-async def test_nobody_finds_a_document_of_another_workspace_or_project(
+async def test_documents_of_another_workspace_or_project_are_not_found(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
     stranger, next_door = await new_caller(engine), await in_new_workspace(engine, caller)
@@ -215,7 +215,7 @@ async def test_nobody_finds_a_document_of_another_workspace_or_project(
             await delete_document(engine, outsider, Ref(id=document.id))
 
 
-async def test_a_deleted_document_leaves_nothing_behind(engine: Engine, caller: Caller) -> None:
+async def test_a_deleted_document_leaves_no_rows(engine: Engine, caller: Caller) -> None:
     document = await upload(engine, caller, "a.md", "# Plover\n\n" + "The plover nests. " * 500)
     await run_jobs(engine)
     before = await counts(engine, caller)
@@ -227,7 +227,7 @@ async def test_a_deleted_document_leaves_nothing_behind(engine: Engine, caller: 
     assert await found(engine, caller, "plover") == []
 
 
-async def test_S62_a_bomb_fails_visibly_and_the_others_are_read(
+async def test_S62_a_zip_or_entity_bomb_fails_and_other_documents_are_read(
     engine: Engine, caller: Caller
 ) -> None:
     bomb = await upload(engine, caller, "bomb.docx", entity_bomb())
@@ -241,7 +241,7 @@ async def test_S62_a_bomb_fails_visibly_and_the_others_are_read(
     assert (await again(engine, caller, fine)).status is DocumentStatus.READY
 
 
-async def test_the_same_upload_is_the_document_that_is_there(
+async def test_a_repeated_upload_returns_the_existing_document(
     engine: Engine, caller: Caller
 ) -> None:
     first = await upload(engine, caller, "a.txt", "Plover.")
@@ -255,7 +255,7 @@ async def test_the_same_upload_is_the_document_that_is_there(
     assert (await counts(engine, caller))["document"] == 2
 
 
-async def test_a_failed_document_is_tried_once_more_when_it_is_sent_again(
+async def test_uploading_a_failed_document_again_reads_it_again(
     engine: Engine, caller: Caller
 ) -> None:
     bomb = entity_bomb()
@@ -269,7 +269,7 @@ async def test_a_failed_document_is_tried_once_more_when_it_is_sent_again(
     assert (await again(engine, caller, first)).status is DocumentStatus.FAILED
 
 
-async def test_S60_what_is_too_large_or_breaks_off_is_not_there(
+async def test_S60_a_too_large_or_interrupted_upload_stores_nothing(
     engine: Engine, caller: Caller
 ) -> None:
     async def broken_off() -> AsyncIterator[bytes]:
@@ -284,7 +284,7 @@ async def test_S60_what_is_too_large_or_breaks_off_is_not_there(
     assert await counts(engine, caller) == dict.fromkeys(TABLES, 0)
 
 
-async def test_an_upload_whose_server_died_is_swept_away(
+async def test_an_upload_interrupted_by_a_crash_is_deleted_later(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
     async with engine.writing(caller) as db:
@@ -305,14 +305,14 @@ async def test_an_upload_whose_server_died_is_swept_away(
     assert (await counts(engine, caller))["document"] == 0
 
 
-async def test_an_empty_file_is_kept(engine: Engine, caller: Caller) -> None:
+async def test_an_empty_file_is_stored(engine: Engine, caller: Caller) -> None:
     document = await upload(engine, caller, "empty.txt", b"")
     await run_jobs(engine)
 
     assert (await again(engine, caller, document)).status is DocumentStatus.STORED
 
 
-async def test_while_the_embedder_is_down_a_document_is_found_by_its_words(
+async def test_during_an_embedder_outage_a_document_is_found_by_its_words(
     engine: Engine, caller: Caller, embedder: StubEmbedder, clock: Clock
 ) -> None:
     await save(engine, caller, Save("Something first."))
@@ -328,7 +328,7 @@ async def test_while_the_embedder_is_down_a_document_is_found_by_its_words(
     assert (await again(engine, caller, document)).embedded_count == 1
 
 
-async def test_the_first_thing_in_a_workspace_may_be_a_document(
+async def test_a_document_can_be_the_first_item_of_a_workspace(
     engine: Engine, caller: Caller
 ) -> None:
     document = await upload(engine, caller, "a.txt", "The plover nests in March.")
@@ -337,9 +337,7 @@ async def test_the_first_thing_in_a_workspace_may_be_a_document(
     assert (await again(engine, caller, document)).embedded_count == 1
 
 
-async def test_chunks_move_to_a_new_model_with_the_memories(
-    database_url: str, clock: Clock
-) -> None:
+async def test_chunks_are_embedded_again_with_a_new_model(database_url: str, clock: Clock) -> None:
     old, new = StubEmbedder(dimension=8, model="old"), StubEmbedder(dimension=16, model="new")
     async with open_engine(database_url, Embedders(old), clock) as engine:
         caller = await new_caller(engine)
@@ -361,7 +359,7 @@ async def test_chunks_move_to_a_new_model_with_the_memories(
         assert (await again(engine, caller, document)).embedded_count == count
 
 
-async def test_a_document_whose_reader_died_is_read_by_the_next_and_given_up_after_three(
+async def test_a_document_is_read_again_after_a_crash_and_fails_after_three(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
     async def die() -> None:
@@ -420,7 +418,7 @@ def test_S63_a_name_is_a_label_and_never_a_path(name: str, label: str) -> None:
 
 
 @pytest.mark.parametrize("right", [Right.READ, Right.WRITE, Right.DELETE])
-async def test_each_act_needs_its_right(engine: Engine, caller: Caller, right: Right) -> None:
+async def test_each_operation_needs_its_right(engine: Engine, caller: Caller, right: Right) -> None:
     document = await upload(engine, caller, "a.txt", "Plover.")
     poor = replace(caller, rights=frozenset(Right) - {right})
 

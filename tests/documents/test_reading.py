@@ -85,13 +85,13 @@ async def in_process(name: str, data: bytes) -> Reading:
         ("a.png", b"\x89PNG\r\n\x1a\n\0\0", "image/png", []),
     ],
 )
-async def test_S62_a_file_is_what_its_bytes_are(
+async def test_S62_the_bytes_decide_the_type_of_a_file(
     name: str, data: bytes, media_type: str, pieces: list[TextPiece]
 ) -> None:
     assert await in_process(name, data) == Reading(media_type, pieces)
 
 
-async def test_a_pdf_without_text_is_kept_and_says_so() -> None:
+async def test_a_pdf_without_text_is_stored_with_a_note() -> None:
     assert await in_process("scan.pdf", pdf("")) == Reading(
         "application/pdf", [], "No text was found in this document."
     )
@@ -115,7 +115,7 @@ SLOW = pdf_of([b"BT /F1 12 Tf " + b"(a) Tj T* " * 2_000_000 + b"ET"])
         ("cut.pdf", pdf("a")[:80], "The PDF is damaged."),
     ],
 )
-async def test_S62_what_was_made_to_break_its_reader_is_refused(
+async def test_S62_malicious_or_damaged_documents_are_rejected(
     name: str, data: bytes, why: str
 ) -> None:
     with pytest.raises(UnreadableDocument) as refused:
@@ -124,7 +124,7 @@ async def test_S62_what_was_made_to_break_its_reader_is_refused(
     assert str(refused.value) == why
 
 
-async def test_S62_a_reader_that_takes_too_long_is_ended() -> None:
+async def test_S62_a_reader_that_takes_too_long_is_stopped() -> None:
     reading = read_document("slow.pdf", in_chunks(SLOW), deadline=timedelta(seconds=0.6))
 
     with pytest.raises(UnreadableDocument, match="too much time or memory"):
@@ -141,7 +141,9 @@ async def test_S62_a_reader_that_takes_too_long_is_ended() -> None:
         ("x = bytearray(600 * 1024 * 1024)", "MemoryError"),
     ],
 )
-async def test_S62_a_reader_reaches_nobody_and_starts_nothing(act: str, ending: str) -> None:
+async def test_S62_a_reader_cannot_use_the_network_start_programs_or_change_files(
+    act: str, ending: str
+) -> None:
     code = f"from recollect.documents.reading.confine import confine; confine(); {act}"
 
     ended = await asyncio.to_thread(
@@ -152,7 +154,7 @@ async def test_S62_a_reader_reaches_nobody_and_starts_nothing(act: str, ending: 
     assert ending in ended.stderr
 
 
-async def test_S62_the_kernel_refuses_a_socket_whoever_asks_for_it() -> None:
+async def test_S62_the_kernel_refuses_a_socket_even_to_native_code() -> None:
     # By the C library, past the interpreter, as hijacked native code would.
     code = (
         "import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
@@ -183,16 +185,14 @@ written = st.lists(
 
 
 @given(text=written, cut=st.sampled_from([chunks_of_markdown, chunks_of_text]))
-def test_chunks_put_together_again_are_the_text(
-    text: str, cut: Callable[[str], list[TextPiece]]
-) -> None:
+def test_joined_chunks_equal_the_text(text: str, cut: Callable[[str], list[TextPiece]]) -> None:
     pieces = cut(text)
 
     assert rejoined(pieces) == text
     assert all(len(each.content) <= CHUNK_CHARACTERS for each in pieces)
 
 
-def test_a_chunk_knows_the_headings_it_stands_under_and_none_of_code() -> None:
+def test_a_chunk_has_the_headings_above_it_but_no_comments_of_code() -> None:
     long = "word " * 400
     text = f"# Guide\n\n{long}\n\n## Set-up\n\n{long}\n\n```\n# a comment\n```\n\n{long}"
 

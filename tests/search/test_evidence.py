@@ -48,7 +48,7 @@ def order(*clues: Evidence, question: str = "tea", typical: float = 0.0) -> list
     return [each.memory_id.int for each in in_order(clues, weights)]
 
 
-def test_words_and_meaning_count_alike() -> None:
+def test_words_and_meaning_have_equal_weight() -> None:
     by_words = clue(1, cosine=0.0, words=10.0)
     by_meaning = clue(2, cosine=0.8, words=0.0)
     by_both = clue(3, cosine=0.6, words=7.0)
@@ -59,18 +59,18 @@ def test_words_and_meaning_count_alike() -> None:
     assert weights[memory(3)] > weights[memory(1)]
 
 
-def test_a_memory_without_a_vector_is_not_held_back_by_that() -> None:
+def test_a_memory_without_a_vector_is_ranked_by_its_words() -> None:
     assert order(clue(1, cosine=None, words=10.0), clue(2, cosine=0.5, words=5.0)) == [1, 2]
 
 
-def test_where_all_are_about_as_near_their_company_decides() -> None:
+def test_among_similar_cosines_the_speaker_and_thread_decide() -> None:
     ana = clue(1, speaker="Ana", cosine=0.60)
     ben = clue(2, speaker="Ben", cosine=0.63)
 
     assert order(ana, ben, question="What does Ana drink?", typical=0.615) == [1, 2]
 
 
-def test_one_strong_hit_lifts_its_conversation() -> None:
+def test_one_strong_match_raises_its_conversation() -> None:
     strong = clue(1, thread_id=KITCHEN, cosine=0.9, words=9.0)
     beside = clue(2, thread_id=KITCHEN, cosine=0.40, words=4.0)
     elsewhere = clue(3, thread_id=GARDEN, cosine=0.45, words=4.0)
@@ -78,7 +78,7 @@ def test_one_strong_hit_lifts_its_conversation() -> None:
     assert order(strong, elsewhere, beside) == [1, 2, 3]
 
 
-def test_whoever_the_question_names_is_heard_first() -> None:
+def test_the_speaker_that_the_question_names_ranks_first() -> None:
     ana = clue(1, speaker="Ana", cosine=0.5)
     ben = clue(2, speaker="Ben", cosine=0.55)
 
@@ -86,7 +86,7 @@ def test_whoever_the_question_names_is_heard_first() -> None:
     assert order(ana, ben, question="Who drinks tea?") == [2, 1]
 
 
-def test_recency_counts_in_conversations_and_leaves_notes_to_their_importance() -> None:
+def test_recency_affects_conversations_but_not_notes() -> None:
     old, new = clue(1, thread_id=KITCHEN, newer=99), clue(2, thread_id=GARDEN, newer=0)
     assert order(old, new) == [2, 1]
 
@@ -94,7 +94,7 @@ def test_recency_counts_in_conversations_and_leaves_notes_to_their_importance() 
     assert order(old, new) == [1, 2]
 
 
-def test_whoever_names_a_day_is_told_what_was_said_on_it_and_not_the_latest() -> None:
+def test_a_question_about_a_day_ranks_that_day_above_the_latest() -> None:
     then = clue(1, thread_id=KITCHEN, day=-1, newer=1)
     latest = clue(2, thread_id=GARDEN, day=0, newer=0)
     meant = QueryDates([DateRange(NOW.date() - timedelta(days=1), NOW.date() - timedelta(days=1))])
@@ -111,7 +111,7 @@ def test_whoever_names_a_day_is_told_what_was_said_on_it_and_not_the_latest() ->
     assert newer_first(first, close, lambda _one, _other: True, week) == [latest, then]
 
 
-def test_what_has_the_quoted_phrase_comes_first() -> None:
+def test_a_memory_with_the_quoted_phrase_ranks_first() -> None:
     without = clue(1, cosine=0.9, words=9.0, has_phrases=False)
     assert order(without, clue(2, cosine=0.2, words=1.0)) == [2, 1]
 
@@ -122,7 +122,7 @@ def swapped(earlier: Evidence, later: Evidence, *, alike: bool = True) -> bool:
     return newer_first(clues, weights, lambda _one, _other: alike) == [later, earlier]
 
 
-def test_a_later_word_on_the_same_matter_stands_before_the_earlier_one() -> None:
+def test_of_two_similar_messages_the_later_ranks_first() -> None:
     earlier = clue(1, thread_id=KITCHEN, speaker="Ana", cosine=0.50)
     later = clue(2, thread_id=GARDEN, speaker="Ana", cosine=0.45, day=1)
 
@@ -141,19 +141,19 @@ def test_a_later_word_on_the_same_matter_stands_before_the_earlier_one() -> None
     ],
     ids=["same thread", "another speaker", "older", "much worse", "less important"],
 )
-def test_otherwise_the_better_one_stays_first(later: Evidence) -> None:
+def test_without_a_reason_to_swap_the_better_match_stays_first(later: Evidence) -> None:
     earlier = clue(1, thread_id=KITCHEN, speaker="Ana", cosine=0.50, stated=0.5)
     assert not swapped(earlier, later)
 
 
-def test_of_two_notes_on_the_same_matter_the_later_stands_first() -> None:
+def test_of_two_similar_notes_the_later_ranks_first() -> None:
     earlier, later = clue(1, cosine=0.5), clue(2, cosine=0.49, day=1)
 
     assert swapped(earlier, later)
     assert not swapped(earlier, later, alike=False)
 
 
-def test_what_was_often_asked_for_does_not_stand_before_a_later_word_for_that() -> None:
+def test_frequent_recall_does_not_rank_a_note_above_a_later_one() -> None:
     earlier = clue(1, cosine=0.5, importance=0.9, stated=0.5)
     later = clue(2, cosine=0.49, day=1, importance=0.5, stated=0.5)
 
@@ -196,7 +196,7 @@ clues = st.lists(
 
 
 @given(clues, st.floats(-1, 1), st.text())
-def test_ordering_loses_and_repeats_nothing(
+def test_ordering_keeps_each_memory_exactly_once(
     found: list[Evidence], typical: float, question: str
 ) -> None:
     weights = weigh_evidence(found, typical, question)

@@ -72,7 +72,7 @@ async def follow(
 
 
 @pytest.mark.parametrize("weight", [0.9, 0.5, 0.1])
-async def test_many_parts_of_a_memory_do_not_crowd_out_what_caused_it(
+async def test_many_parts_of_a_memory_do_not_crowd_out_its_cause(
     engine: Engine, caller: Caller, weight: float
 ) -> None:
     cause = await say(engine, caller, "the cause")
@@ -85,9 +85,7 @@ async def test_many_parts_of_a_memory_do_not_crowd_out_what_caused_it(
     assert len([step for step in steps if step.hop == 1]) == MOST
 
 
-async def test_what_is_not_the_callers_to_see_takes_up_no_room(
-    engine: Engine, caller: Caller
-) -> None:
+async def test_invisible_links_do_not_use_up_the_limit(engine: Engine, caller: Caller) -> None:
     stranger = await add_colleague(engine, caller)
     hub = await say(engine, caller, "hub")
     await add_members(engine, stranger, hub, 300, weight=0.9, scope="global")
@@ -98,7 +96,7 @@ async def test_what_is_not_the_callers_to_see_takes_up_no_room(
     assert [step.end_id for step in steps] == [part]
 
 
-async def test_what_a_filter_leaves_out_takes_up_no_room(engine: Engine, caller: Caller) -> None:
+async def test_filtered_out_links_do_not_use_up_the_limit(engine: Engine, caller: Caller) -> None:
     hub = await say(engine, caller, "hub")
     await add_members(engine, caller, hub, 150, weight=0.9)
     ask = Save("a part", tags=["wanted"], links=[Link(Ref(id=hub), Relation.PART_OF, 0.2)])
@@ -109,7 +107,7 @@ async def test_what_a_filter_leaves_out_takes_up_no_room(engine: Engine, caller:
     assert [step.end_id for step in steps] == [part]
 
 
-async def test_the_second_hop_leaves_room_too(engine: Engine, caller: Caller) -> None:
+async def test_the_second_hop_is_not_crowded_out_either(engine: Engine, caller: Caller) -> None:
     hub, far = await say(engine, caller, "hub"), await say(engine, caller, "far away")
     await add_members(engine, caller, hub, 250, weight=0.9)
     near = await say(engine, caller, "near", Link(Ref(id=far), Relation.CAUSED_BY, 0.2))
@@ -132,7 +130,7 @@ async def test_forgotten_neighbours_do_not_hide_a_live_one(engine: Engine, calle
     assert [memory.id for memory in graph.memories] == [part]
 
 
-async def test_neighbours_that_are_somebody_elses_do_not_hide_ones_own(
+async def test_private_neighbours_of_others_do_not_hide_the_callers_own(
     engine: Engine, caller: Caller
 ) -> None:
     stranger = await add_colleague(engine, caller)
@@ -146,7 +144,7 @@ async def test_neighbours_that_are_somebody_elses_do_not_hide_ones_own(
 
 
 @pytest.mark.parametrize("is_analysed", [True, False])
-async def test_the_links_of_a_hub_of_thousands_are_read_once_at_most(
+async def test_thousands_of_links_of_a_hub_are_read_at_most_once(
     engine: Engine, caller: Caller, *, is_analysed: bool
 ) -> None:
     hub = await say(engine, caller, "hub")

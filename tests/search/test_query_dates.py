@@ -53,7 +53,7 @@ def span(question: str) -> list[tuple[str, str]]:
         ("Did we meet 2 March?", "2000-03-02", "2000-03-02"),
     ],
 )
-def test_a_time_named_is_a_span_of_days(question: str, first: str, last: str) -> None:
+def test_a_named_time_is_a_range_of_days(question: str, first: str, last: str) -> None:
     assert span(question) == [(first, last)]
 
 
@@ -83,9 +83,7 @@ def test_a_time_named_is_a_span_of_days(question: str, first: str, last: str) ->
         ("What happened?", None),
     ],
 )
-def test_a_question_may_ask_for_nothing_but_the_time(
-    question: str, named: list[str] | None
-) -> None:
+def test_a_question_may_ask_only_for_a_time(question: str, named: list[str] | None) -> None:
     meant = dates_in(question, NOW)
     assert (list(meant.named) if meant.is_all else None) == named
 
@@ -118,7 +116,7 @@ def test_a_question_may_ask_for_nothing_but_the_time(
         ("지난주에 우리가 무슨 얘기를 했지?", "2026-11-09", "2026-11-15"),
     ],
 )
-def test_a_time_is_understood_in_other_languages_too(question: str, first: str, last: str) -> None:
+def test_times_are_understood_in_other_languages(question: str, first: str, last: str) -> None:
     assert span(question) == [(first, last)]
     assert dates_in(question, NOW).is_all
 
@@ -133,14 +131,14 @@ def test_a_time_is_understood_in_other_languages_too(question: str, first: str, 
         ("田中さんは月曜日に何を食べましたか", "2026-11-16"),
     ],
 )
-def test_who_asks_for_more_than_a_time_in_another_language_is_not_told_all_of_it(
+def test_a_question_about_more_than_a_time_does_not_return_the_whole_day(
     question: str, day: str
 ) -> None:
     assert span(question) == [(day, day)]
     assert not dates_in(question, NOW).is_all
 
 
-def test_days_are_moments_where_they_were_asked() -> None:
+def test_day_boundaries_follow_the_time_zone_of_the_question() -> None:
     pacific = timezone(timedelta(hours=-8))
     meant = dates_in("yesterday", datetime(2026, 11, 18, 20, tzinfo=pacific))
     [(begins, ends)] = meant.spans(NOW)
@@ -150,7 +148,7 @@ def test_days_are_moments_where_they_were_asked() -> None:
     )
 
 
-def test_a_day_of_no_year_is_looked_for_in_the_years_around() -> None:
+def test_a_day_without_a_year_is_searched_in_several_years() -> None:
     spans = dates_in("on 29 February", NOW).spans(NOW)
     assert [begins.year for begins, _ in spans] == [2016, 2020, 2024]
     assert len(dates_in("on 1 January", NOW).spans(NOW)) == 12
@@ -183,11 +181,11 @@ def test_a_day_of_no_year_is_looked_for_in_the_years_around() -> None:
         "",
     ],
 )
-def test_what_is_no_date_for_certain_names_no_day(question: str) -> None:
+def test_an_uncertain_date_is_ignored(question: str) -> None:
     assert span(question) == []
 
 
-def test_letters_are_read_in_either_case_and_odd_ones_are_no_letters_of_a_month() -> None:
+def test_dates_ignore_case_but_lookalike_letters_do_not_match() -> None:
     assert span("ON 5 MÄRZ 2023") == [("2023-03-05", "2023-03-05")]
     assert span("TWO WEEKS AGO, OR LAST SUNDAY") == [
         ("2026-11-01", "2026-11-07"),
@@ -197,12 +195,12 @@ def test_letters_are_read_in_either_case_and_odd_ones_are_no_letters_of_a_month(
     assert span("on 5 auguſt 2023, 5 APRİL 2023 or last ſunday") == []
 
 
-def test_figures_that_leave_open_which_is_the_month_are_read_both_ways() -> None:
+def test_an_ambiguous_numeric_date_is_read_both_ways() -> None:
     assert span("on 05/08/2023") == [("2023-08-05", "2023-08-05"), ("2023-05-08", "2023-05-08")]
     assert span("on 05/18/2023") == [("2023-05-18", "2023-05-18")]
 
 
-def test_a_month_without_a_year_is_that_of_any_year() -> None:
+def test_a_month_without_a_year_matches_every_year() -> None:
     [june] = dates_in("When did Melanie go camping in June?", NOW).days
 
     assert june.away(date(2023, 6, 30)) == june.away(date(2026, 6, 1)) == 0
@@ -214,7 +212,7 @@ def test_a_month_without_a_year_is_that_of_any_year() -> None:
     assert leap.away(date(2026, 2, 28)) > 300
 
 
-def test_a_memory_is_the_nearer_the_fewer_days_lie_between() -> None:
+def test_nearness_falls_with_the_distance_in_days() -> None:
     meant = dates_in("on 8 May 2023", NOW)
 
     def at(day: int) -> float:
@@ -226,7 +224,7 @@ def test_a_memory_is_the_nearer_the_fewer_days_lie_between() -> None:
     assert QueryDates().nearness(datetime(2023, 5, 8, tzinfo=UTC)) == 0
 
 
-def test_a_day_is_the_askers_own() -> None:
+def test_a_day_is_in_the_time_zone_of_the_question() -> None:
     """At four in the morning in London it is the evening before in Los Angeles."""
     pacific = timezone(timedelta(hours=-8))
     meant = dates_in("What did I say yesterday?", datetime(2026, 11, 18, 9, tzinfo=pacific))
@@ -239,7 +237,7 @@ def test_a_day_is_the_askers_own() -> None:
 @given(st.text(), st.dates())
 @example("", date.min)
 @example("", date.max)
-def test_whatever_is_asked_the_days_are_in_order(question: str, today: date) -> None:
+def test_the_days_of_any_question_are_in_order(question: str, today: date) -> None:
     told = f"{question} 999 years ago, last month, last year, last weekend, {question} in May"
     asked_at = datetime.combine(today, time(), UTC)
     meant = dates_in(told, asked_at)
@@ -250,17 +248,17 @@ def test_whatever_is_asked_the_days_are_in_order(question: str, today: date) -> 
 
 
 @given(st.dates(), st.dates(), st.dates())
-def test_a_day_is_no_day_away_from_the_span_it_is_in(one: date, other: date, day: date) -> None:
+def test_a_day_within_a_range_has_distance_zero(one: date, other: date, day: date) -> None:
     days = DateRange(min(one, other), max(one, other))
     assert (days.away(day) == 0) == (days.first <= day <= days.last)
 
 
-def test_however_many_days_are_named_few_searches_are_made() -> None:
+def test_many_named_days_cause_a_bounded_number_of_searches() -> None:
     every = " and ".join(f"on {day} January" for day in range(1, 32))
     assert len(dates_in(every, NOW).spans(NOW)) == 60
 
 
-def test_a_question_without_end_is_read_once() -> None:
+def test_a_very_long_question_is_parsed_in_linear_time() -> None:
     assert span("a " * 1_000_000) == []
     assert span("in the past a couple of " * 100_000) == []
     assert span("vor 2 " * 100_000) == []

@@ -60,7 +60,9 @@ def test_fusion_keeps_the_set_and_ignores_the_order_of_its_lists(
 
 
 @given(unique_lists.filter(lambda lists: any(lists.values())))
-def test_what_leads_every_list_leads_the_result(numbers: dict[RankedList, list[int]]) -> None:
+def test_the_first_of_every_list_is_first_in_the_result(
+    numbers: dict[RankedList, list[int]],
+) -> None:
     leading = {source: [99, *found] for source, found in numbers.items()}
     fused = fuse({source: listed(*found) for source, found in leading.items()})
     traits = {each.memory_id: Traits(0.5, False, NOW) for each in fused}
@@ -68,7 +70,7 @@ def test_what_leads_every_list_leads_the_result(numbers: dict[RankedList, list[i
     assert sort_hits(fused, traits)[0].memory_id == memory(99)
 
 
-def test_R234_ties_go_to_importance_then_to_the_own_thread_then_to_the_newer() -> None:
+def test_R234_equal_scores_are_ordered_by_importance_own_thread_and_recency() -> None:
     fused = [Fused(memory(number), 1 / 61, ()) for number in (1, 2, 3, 4)]
     traits = {
         memory(1): Traits(0.5, False, NOW),
@@ -85,7 +87,7 @@ def test_R234_ties_go_to_importance_then_to_the_own_thread_then_to_the_newer() -
     ]
 
 
-def test_a_link_counts_importance_times_weight_times_what_its_relation_says() -> None:
+def test_a_link_score_is_importance_times_weight_times_relation_factor() -> None:
     steps = [
         LinkStep(1, memory(1), memory(2), Relation.UPDATES, 0.8, 0.5),
         LinkStep(1, memory(1), memory(3), Relation.CONTRADICTS, 0.8, 0.5),
@@ -126,7 +128,7 @@ def test_a_memory_reached_twice_is_listed_once_by_its_best_path() -> None:
     accesses=st.integers(0, 10_000),
     was_accessed=st.booleans(),
 )
-def test_importance_stays_between_nothing_and_all(
+def test_importance_stays_between_0_and_1(
     base: float, idle_days: float, accesses: int, *, was_accessed: bool
 ) -> None:
     then = NOW - timedelta(days=idle_days)
@@ -142,7 +144,7 @@ def test_importance_stays_between_nothing_and_all(
     assert 0 <= today <= 1
 
 
-def test_importance_falls_by_a_twentieth_a_day_to_half_and_grows_with_use() -> None:
+def test_importance_falls_by_5_percent_a_day_to_half_and_grows_with_access() -> None:
     def after(days: int, accesses: int = 0) -> float:
         then = NOW - timedelta(days=days)
         accessed = then if accesses else None
@@ -158,7 +160,7 @@ def test_importance_falls_by_a_twentieth_a_day_to_half_and_grows_with_use() -> N
     assert fsum([after(1)]) == after(1)
 
 
-def test_whoever_changes_or_brings_back_a_memory_ends_its_idleness_but_does_not_recall_it() -> None:
+def test_changing_or_restoring_a_memory_ends_its_idle_time_without_an_access() -> None:
     recalled = NOW - timedelta(days=100)
 
     def after(touched_days: int) -> float:

@@ -45,7 +45,7 @@ async def held(db: Db, caller: Caller, ref: Ref) -> MemoryId:
     return memory_id
 
 
-async def test_an_authored_update_ends_the_older_statement_and_undo_brings_it_back(
+async def test_an_authored_update_ends_the_older_statement_until_it_is_undone(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
     oslo = await say(engine, caller, "Ana lives in Oslo")
@@ -64,7 +64,7 @@ async def test_an_authored_update_ends_the_older_statement_and_undo_brings_it_ba
     assert await current(engine, caller) == ["Ana lives in Oslo", "Ana moved to Bergen"]
 
 
-async def test_R245_likeness_alone_links_and_leaves_both_current(
+async def test_R245_a_similarity_link_leaves_both_memories_current(
     engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
     embedder.table = {"Ana lives in Oslo": at_cosine(1.0), "Ben lives in Oslo": at_cosine(0.95)}
@@ -112,7 +112,7 @@ async def test_N40_the_same_link_again_overwrites_its_weight(
     assert [(each.weight, each.is_authored) for each in found] == [(0.9, True)]
 
 
-async def test_what_is_deleted_while_something_alike_is_saved_does_not_fail_the_save(
+async def test_a_save_succeeds_while_a_similar_memory_is_deleted(
     engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
     embedder.table = {"old": at_cosine(1.0), "new": at_cosine(0.95)}
@@ -133,7 +133,7 @@ async def test_what_is_deleted_while_something_alike_is_saved_does_not_fail_the_
 
 
 @pytest.mark.parametrize("gone", ["source", "target"])
-async def test_a_link_to_or_from_what_is_being_deleted_finds_nothing(
+async def test_linking_a_memory_that_is_being_deleted_fails_with_not_found(
     engine: Engine, caller: Caller, gone: str
 ) -> None:
     ends = {"source": await say(engine, caller, "one"), "target": await say(engine, caller, "two")}
@@ -165,7 +165,7 @@ async def test_a_memory_is_not_linked_to_itself(engine: Engine, caller: Caller) 
         await link(engine, caller, one, Link(one))
 
 
-async def test_what_rests_on_a_replaced_statement_is_flagged(
+async def test_a_memory_based_on_a_replaced_statement_is_flagged(
     engine: Engine, caller: Caller
 ) -> None:
     cause = await say(engine, caller, "The office is in Oslo")
@@ -182,7 +182,7 @@ async def test_what_rests_on_a_replaced_statement_is_flagged(
     }
 
 
-async def test_a_forgotten_memory_can_be_restored_with_its_words_and_its_vector(
+async def test_a_forgotten_memory_is_restored_with_its_words_and_vector(
     engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
     tea = await say(engine, caller, "Ada takes her tea without milk")
@@ -222,7 +222,7 @@ async def test_maintenance_run_once_or_many_times_leaves_the_same_rows(
     assert once["fact 0"] < once["fact 4"] < 0.5
 
 
-async def test_R246_R247_identity_pinned_and_permanent_memories_never_wear(
+async def test_R246_R247_identity_pinned_and_permanent_memories_never_decay(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
     await say(engine, caller, "She is called Ada", lifecycle="decaying", category="identity")
@@ -255,7 +255,7 @@ async def test_pruning_hides_and_can_be_undone(
     assert restored.content == "buy milk"
 
 
-async def test_the_same_words_kept_twice_are_merged_into_the_newest(
+async def test_repeated_statements_are_merged_into_the_newest(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
     await say(engine, caller, "Ada likes tea", lifecycle="decaying", category="fact")
@@ -268,7 +268,7 @@ async def test_the_same_words_kept_twice_are_merged_into_the_newest(
     assert [finding.memory.id for finding in found.findings] == [newest.id]
 
 
-async def test_many_recalls_of_the_same_memories_at_once_all_succeed_and_all_count(
+async def test_concurrent_recalls_of_the_same_memories_all_succeed_and_count(
     engine: Engine, caller: Caller
 ) -> None:
     for number in range(30):

@@ -159,7 +159,7 @@ async def test_after_five_timeouts_the_rules_distil_the_message(
     assert all(longer > pause for pause, longer in pairwise(pauses))
 
 
-async def test_a_single_hanging_message_is_not_retried_for_ever(
+async def test_a_single_hanging_message_is_not_retried_forever(
     scenario: Scenario, ada: Caller
 ) -> None:
     scenario.replies["Oslo"] = HANGS
@@ -171,7 +171,7 @@ async def test_a_single_hanging_message_is_not_retried_for_ever(
     assert await scenario.learnt(ada) == ["The user lives in Oslo."]
 
 
-async def test_a_message_that_makes_the_upstream_fail_is_not_retried_for_ever(
+async def test_a_message_that_makes_the_upstream_fail_is_not_retried_forever(
     scenario: Scenario, ada: Caller, ben: Caller
 ) -> None:
     scenario.replies["Oslo"] = status_answer(500)

@@ -58,7 +58,7 @@ def with_old_model(new: StubEmbedder, old: StubEmbedder) -> Embedders:
     ("kind", "endpoint"),
     [("builtin", "builtin"), ("openai", "https://example.org/v1/embeddings")],
 )
-async def test_a_generation_of_a_release_without_kinds_serves_on(
+async def test_a_generation_of_a_release_without_kinds_still_works(
     engine: Engine, caller: Caller, kind: str, endpoint: str
 ) -> None:
     embedder = StubEmbedder(kind=kind, endpoint=endpoint)

@@ -156,7 +156,7 @@ async def test_an_outcome_the_model_refuses_is_distilled_by_rule_at_once(
     assert [each.content for each in watcher.saved] == [outcome[:67]]
 
 
-async def test_an_outcome_on_which_the_model_hangs_is_left_to_the_worker(
+async def test_an_outcome_on_which_the_model_hangs_is_distilled_by_the_worker(
     model: tuple[Engine, Endpoint, StubDistiller], caller: Caller
 ) -> None:
     instance, endpoint, _ = model

@@ -93,7 +93,7 @@ async def test_R136_a_pause_of_the_threshold_makes_no_memory(
     assert await segments(http, chat) == []
 
 
-async def test_R136_silence_makes_a_memory_with_nothing_said_after_it(
+async def test_R136_silence_makes_a_memory_without_a_further_message(
     http: Http, engine: Engine, clock: Clock
 ) -> None:
     chat = await new_chat(http)

@@ -306,7 +306,7 @@ async def create_content(
 
 
 @pytest.mark.parametrize("whose", ["another org", "a workspace's key", "a member of another"])
-async def test_S41_a_workspace_of_others_cannot_be_reached(
+async def test_S41_another_users_workspace_cannot_be_reached(
     http: httpx2.AsyncClient, server: Server, engine: Engine, caller: Caller, whose: str
 ) -> None:
     ids = await create_content(engine, caller, http)
