@@ -246,11 +246,11 @@ async def read_pairs(cache: Cache, path: Path) -> ScoredPairs:
     rows = read_scored(path)
     left = await cache.vectors([row[0] for row in rows], Purpose.PASSAGE)
     right = await cache.vectors([row[1] for row in rows], Purpose.PASSAGE)
-    strangers = np.random.default_rng(SEED).permutation(right)
+    shuffled = np.random.default_rng(SEED).permutation(right)
     return ScoredPairs(
         cosines=np.sum(left * right, axis=1),
         scores=np.array([row[2] for row in rows], dtype=np.float32),
-        shuffled=np.sum(left * strangers, axis=1),
+        shuffled=np.sum(left * shuffled, axis=1),
     )
 
 

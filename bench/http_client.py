@@ -78,5 +78,5 @@ class HttpConnection(asyncio.Protocol):
 async def open_connection(port: int) -> HttpConnection:
     """Open a connection to a server on this machine."""
     loop = asyncio.get_running_loop()
-    _, visitor = await loop.create_connection(HttpConnection, "127.0.0.1", port)
-    return visitor
+    _, connection = await loop.create_connection(HttpConnection, "127.0.0.1", port)
+    return connection

@@ -1,4 +1,4 @@
-"""The local summary: whole sentences as they were said, with who said them."""
+"""The local summary: whole sentences, quoted unchanged with their speakers."""
 
 import re
 
@@ -72,7 +72,7 @@ def test_a_greeting_or_filler_phrase_is_not_an_answer(stalling: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "expected"),
     [
         ("Well, the rent is 850 euros.", "The rent is 850 euros."),
         ("oh... hmm, you know, it rained all day.", "It rained all day."),
@@ -82,8 +82,8 @@ def test_a_greeting_or_filler_phrase_is_not_an_answer(stalling: str) -> None:
         ("Well...", "Well..."),
     ],
 )
-def test_filler_words_at_the_start_of_a_sentence_are_removed(said: str, told: str) -> None:
-    assert summary_of([SpokenLine("Ana", said)]) == f"Ana says: {told}"
+def test_filler_words_at_the_start_of_a_sentence_are_removed(said: str, expected: str) -> None:
+    assert summary_of([SpokenLine("Ana", said)]) == f"Ana says: {expected}"
 
 
 def test_code_and_markup_are_left_out() -> None:
@@ -195,7 +195,7 @@ def test_pleasantries_alone_still_get_a_summary() -> None:
 def test_every_sentence_of_a_summary_was_said(lines: list[SpokenLine]) -> None:
     said = {sentence.rstrip(".") for line in lines for sentence in split_sentences(line.text)}
 
-    # The speakers first: somebody may have said nothing but a letter of a name.
+    # Remove the speakers first, because a sentence may be a single letter of a name.
     rest = re.sub(r"\b(?:Ana|Ben) (?:says|asks): ", "", summary_of(lines))
     for each in sorted(said, key=len, reverse=True):
         if each:
@@ -225,7 +225,7 @@ def test_short_texts_leave_more_room_for_long_ones(texts: list[str], room: int) 
     if len("\n".join(texts)) <= room:
         assert found == texts
     else:
-        # Nobody was cut for the sake of somebody who got more.
+        # No cut text is shorter than another text needs to be.
         least = min(len(each) for each, text in zip(found, texts, strict=True) if each != text)
         assert max(map(len, found)) <= least + 1
 

@@ -1,4 +1,4 @@
-"""Messages: kept once each, in one order whoever appends, read by pages, changed and removed."""
+"""Messages: stored once, in one order for all servers, paged, edited and deleted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -128,15 +128,15 @@ async def test_a_client_id_is_unique_only_within_its_thread(
 async def test_two_servers_appending_at_once_agree_on_the_order(
     engine: Engine, caller: Caller, chat: Thread, database_url: str, clock: Clock
 ) -> None:
-    late = Clock(clock.at - timedelta(minutes=5))  # a clock that is five minutes slow
+    late = Clock(clock.at - timedelta(minutes=5))  # a clock that is five minutes behind
     async with open_pool(database_url, size=8) as pool:
         other = Engine(pool=pool, embedders=Embedders(StubEmbedder()), now=late)
-        houses = [engine, other]
+        engines = [engine, other]
 
         await asyncio.gather(
             *(
                 append(
-                    houses[number % 2],
+                    engines[number % 2],
                     caller,
                     Ref(id=chat.id),
                     [NewMessage("user", f"{number}a"), NewMessage("user", f"{number}b")],
@@ -407,7 +407,7 @@ async def test_S23_each_operation_needs_its_right(
 
 
 @pytest.mark.parametrize(
-    ("change", "is_told"),
+    ("change", "is_shown"),
     [
         ("scope = 'workspace'", True),
         ("scope = 'thread'", True),
@@ -421,7 +421,7 @@ async def test_S23_each_operation_needs_its_right(
     ],
 )
 async def test_a_message_names_its_memory_only_to_users_who_can_see_it(
-    engine: Engine, caller: Caller, chat: Thread, change: LiteralString, *, is_told: bool
+    engine: Engine, caller: Caller, chat: Thread, change: LiteralString, *, is_shown: bool
 ) -> None:
     said = await add_messages(engine, caller, chat, "The plan is to ship", "On Friday")
     ask = MakeSegment([Ref(id=said[0].id)], summary="They ship")
@@ -435,9 +435,9 @@ async def test_a_message_names_its_memory_only_to_users_who_can_see_it(
     async with engine.pool.writing(caller.workspace_id) as db:
         await db.execute(statement, values)
 
-    told = [each.memory_code for each in (await listed(engine, caller, chat)).messages]
+    shown_codes = [each.memory_code for each in (await listed(engine, caller, chat)).messages]
 
-    assert told == [made.memory.code if is_told else None, None]
+    assert shown_codes == [made.memory.code if is_shown else None, None]
 
 
 async def test_project_messages_are_hidden_from_users_outside_the_project(

@@ -1,4 +1,4 @@
-"""Where a conversation is cut: a partition in order, decided online, for the document's reasons."""
+"""Where a conversation is cut: contiguous segments, decided message by message, with a reason."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -29,13 +29,13 @@ def same(cosine: float) -> float:
 
 
 def found(
-    heard: Sequence[SegmenterMessage], rules: SegmentRules = RULES
+    messages: Sequence[SegmenterMessage], rules: SegmentRules = RULES
 ) -> list[tuple[int, SegmentReason]]:
-    return [(cut.length, cut.reason) for cut in segment_ends(heard, rules, same)]
+    return [(cut.length, cut.reason) for cut in segment_ends(messages, rules, same)]
 
 
 def talk(*texts: str, topic: float = 1.0, start: datetime = NOON) -> list[SegmenterMessage]:
-    """Two people in turn, a message every half minute, all on one topic."""
+    """Alternate two people, with a message every half minute, all on one topic."""
     return [
         SegmenterMessage(
             text, "ab"[number % 2], start + number * timedelta(seconds=30), at_cosine(topic)
@@ -79,9 +79,9 @@ def test_an_answer_stays_with_its_question_even_with_a_distant_vector() -> None:
 
 
 def test_one_or_two_words_do_not_change_the_topic() -> None:
-    heard = [*talk(PLAIN, PLAIN), SegmenterMessage("Wow, nice!", "a", NOON, at_cosine(0.15))]
+    messages = [*talk(PLAIN, PLAIN), SegmenterMessage("Wow, nice!", "a", NOON, at_cosine(0.15))]
 
-    assert found(heard) == []
+    assert found(messages) == []
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_segment_length_setting_out_of_range_is_rejected(messages: int) -> Non
     assert read_settings({"RECOLLECT_SEGMENT_MESSAGES": "1000"}).segment_messages == 1_000
 
 
-def places(*minutes: int) -> list[MessagePosition]:
-    """In the order of arrival."""
+def positions_at(*minutes: int) -> list[MessagePosition]:
+    """Return positions in order of arrival, at these minutes."""
     return [
         MessagePosition(NOON + timedelta(minutes=minute), position)
         for position, minute in enumerate(minutes, 1)
@@ -132,7 +132,7 @@ def places(*minutes: int) -> list[MessagePosition]:
 
 
 def in_order(arrived: Sequence[MessagePosition]) -> list[MessagePosition]:
-    return sorted(arrived, key=lambda place: (place.at, place.position))
+    return sorted(arrived, key=lambda each: (each.at, each.position))
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def in_order(arrived: Sequence[MessagePosition]) -> list[MessagePosition]:
         ([0, 1, 2], (0, 2)),
         ([0, 1, 2, 20, 50, -30], (-30, 50)),
         ([0, 1, 2, 33, -31], (0, 2)),
-        # It has room for six, and first come first served.
+        # A segment has at most six messages, and the first to arrive belong to it.
         ([0, 1, 2, 3, 4, 5, -1, 6], (0, 5)),
         ([0, 1, 2, 3, 4, 6, -1], (0, 6)),
-        # What is far off takes nobody's place.
+        # Messages far away do not count towards the maximum.
         ([0, 1, 2, -500, -499, -498, 3, 4], (0, 4)),
-        # What was said inside is of it, until that is twice as much as it may have.
+        # Messages between its first and last belong to it, up to twice the maximum.
         ([0, 10, 20, 30, 40, 50, 1, 2, 3, 4, 5], (0, 50)),
         ([0, 10, 20, 30, 40, 50, 1, 2, 3, 4, 5, 6], (0, 5)),
     ],
@@ -154,7 +154,7 @@ def in_order(arrived: Sequence[MessagePosition]) -> list[MessagePosition]:
 def test_the_core_of_a_segment_contains_its_first_messages_without_long_pauses(
     minutes: list[int], expected: tuple[int, int]
 ) -> None:
-    arrived = places(*minutes)
+    arrived = positions_at(*minutes)
 
     first, last = core(in_order(arrived), arrived[0], RULES)
 
@@ -168,7 +168,7 @@ def test_the_core_of_a_segment_contains_its_first_messages_without_long_pauses(
 def test_the_core_of_a_segment_is_contiguous_and_bounded(
     minutes: list[int], rules: SegmentRules
 ) -> None:
-    arrived = places(*minutes)
+    arrived = positions_at(*minutes)
     order = in_order(arrived)
 
     first, last = core(order, arrived[0], rules)
@@ -215,13 +215,13 @@ TEXTS = st.sampled_from(
 @st.composite
 def conversations(draw: st.DrawFn) -> list[SegmenterMessage]:
     at = NOON
-    heard: list[SegmenterMessage] = []
+    messages: list[SegmenterMessage] = []
     for _ in range(draw(st.integers(0, 60))):
         at += timedelta(minutes=draw(st.sampled_from([0, 1, 29, 30, 31, 600])))
         cosine = draw(st.sampled_from([1.0, 0.9, 0.3, 0.1, 0.0, -0.5, None]))
         vector = None if cosine is None else at_cosine(cosine, axis=draw(st.integers(0, 3)))
-        heard.append(SegmenterMessage(draw(TEXTS), draw(st.sampled_from("ab")), at, vector))
-    return heard
+        messages.append(SegmenterMessage(draw(TEXTS), draw(st.sampled_from("ab")), at, vector))
+    return messages
 
 
 RULE_SETS = st.builds(
@@ -235,38 +235,38 @@ RULE_SETS = st.builds(
 @given(conversations(), RULE_SETS)
 @settings(deadline=None)
 def test_segments_partition_the_chat_in_order_and_none_is_too_long(
-    heard: list[SegmenterMessage], rules: SegmentRules
+    messages: list[SegmenterMessage], rules: SegmentRules
 ) -> None:
-    lengths = [cut.length for cut in segment_ends(heard, rules, same)]
+    lengths = [cut.length for cut in segment_ends(messages, rules, same)]
 
     assert all(0 < length <= rules.max_messages for length in lengths)
-    assert sum(lengths) <= len(heard)
-    assert len(heard) - sum(lengths) < rules.max_messages
+    assert sum(lengths) <= len(messages)
+    assert len(messages) - sum(lengths) < rules.max_messages
 
 
 @given(conversations(), RULE_SETS)
 @settings(deadline=None)
 def test_messages_are_cut_the_same_one_by_one_or_at_once(
-    heard: list[SegmenterMessage], rules: SegmentRules
+    messages: list[SegmenterMessage], rules: SegmentRules
 ) -> None:
-    """As the engine does it: what is closed is gone, and what is open is looked at again."""
+    """Like the engine, look only at the messages since the last cut, after each new message."""
     one_by_one: list[SegmentEnd] = []
     frontier = 0
-    for number in range(len(heard)):
-        for cut in segment_ends(heard[frontier : number + 1], rules, same):
+    for number in range(len(messages)):
+        for cut in segment_ends(messages[frontier : number + 1], rules, same):
             one_by_one.append(cut)
             frontier += cut.length
 
-    assert one_by_one == list(segment_ends(heard, rules, same))
+    assert one_by_one == list(segment_ends(messages, rules, same))
 
 
 @given(conversations(), RULE_SETS, st.data())
 @settings(deadline=None)
 def test_no_decision_waits_for_a_later_message(
-    heard: list[SegmenterMessage], rules: SegmentRules, data: st.DataObject
+    messages: list[SegmenterMessage], rules: SegmentRules, data: st.DataObject
 ) -> None:
-    until = data.draw(st.integers(0, len(heard)))
+    until = data.draw(st.integers(0, len(messages)))
 
-    early = list(segment_ends(heard[:until], rules, same))
+    early = list(segment_ends(messages[:until], rules, same))
 
-    assert list(segment_ends(heard, rules, same))[: len(early)] == early
+    assert list(segment_ends(messages, rules, same))[: len(early)] == early

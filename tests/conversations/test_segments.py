@@ -1,4 +1,4 @@
-"""Memories made of messages, by the segmenter and by hand."""
+"""Memories made of messages, by the segmenter and on request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -82,7 +82,7 @@ async def chat(engine: Engine, caller: Caller) -> Thread:
 
 @pytest.fixture
 def embedder() -> StubEmbedder:
-    """Everything is on one topic, but for what speaks of cats."""
+    """Texts about cats are on one topic, and all others on another."""
     return OneTopic()
 
 
@@ -91,21 +91,21 @@ class OneTopic(StubEmbedder):
         return at_cosine(0.0 if "cats" in text else 1.0)
 
 
-async def no_beat() -> None:
+async def no_heartbeat() -> None:
     pass
 
 
 async def work(engine: Engine, caller: Caller) -> None:
-    await segment_threads(engine, caller.workspace_id, no_beat)
+    await segment_threads(engine, caller.workspace_id, no_heartbeat)
 
 
-async def made(engine: Engine, caller: Caller, chat: Thread) -> list[SegmentMemory]:
+async def segments_of(engine: Engine, caller: Caller, chat: Thread) -> list[SegmentMemory]:
     _, found, _ = await list_segments(engine, caller, Ref(id=chat.id), start=0, limit=None)
     return [await get_segment(engine, caller, Ref(id=each.memory.id)) for each in found]
 
 
-def shape(found: list[SegmentMemory]) -> list[tuple[str | None, list[str]]]:
-    """Why and of what memories were made, in chat order: on a clock that stands still all are equal."""
+def reasons_and_texts(found: list[SegmentMemory]) -> list[tuple[str | None, list[str]]]:
+    """Return reason and texts of each segment, in chat order (the clock of the tests stands still)."""
     in_order = sorted(found, key=lambda each: each.messages[0].position)
     return [(each.memory.reason, [said.content for said in each.messages]) for each in in_order]
 
@@ -120,12 +120,12 @@ async def test_R135_the_sixth_message_makes_a_memory_of_six(
     texts = statements(6)
     await add_messages(engine, caller, chat, *texts[:5])
     await work(engine, caller)
-    assert await made(engine, caller, chat) == []
+    assert await segments_of(engine, caller, chat) == []
 
     await add_messages(engine, caller, chat, texts[5])
     await work(engine, caller)
 
-    [found] = await made(engine, caller, chat)
+    [found] = await segments_of(engine, caller, chat)
     assert (found.memory.reason, len(found.messages)) == (SegmentReason.LENGTH, 6)
     assert found.memory.scope is Scope.THREAD
 
@@ -140,7 +140,7 @@ async def test_a_long_segmentation_job_ends_and_another_continues(
 
     await work(engine, caller)
 
-    done = [len(await made(engine, caller, each)) for each in (chat, other)]
+    done = [len(await segments_of(engine, caller, each)) for each in (chat, other)]
     assert sorted(done) == [0, 1]
     waiting = await fetch_rows(
         engine,
@@ -151,7 +151,7 @@ async def test_a_long_segmentation_job_ends_and_another_continues(
     assert [tuple(each) for each in waiting] == [(engine.now(),)]
 
     await work(engine, caller)
-    assert [len(await made(engine, caller, each)) for each in (chat, other)] == [1, 1]
+    assert [len(await segments_of(engine, caller, each)) for each in (chat, other)] == [1, 1]
 
 
 async def test_a_segment_has_the_time_of_its_last_message(
@@ -172,12 +172,12 @@ async def test_a_segment_has_the_time_of_its_last_message(
     )
 
     last = said[-1].created_at
-    found = [each.memory for each in await made(engine, caller, chat)]
+    found = [each.memory for each in await segments_of(engine, caller, chat)]
     cut = next(each for each in found if each.origin is Origin.AUTO)
     assert (cut.created_at, cut.valid_from, cut.updated_at) == (last, last, clock())
-    # When it was made is what people are shown of one that they made.
+    # A segment made on request has the time of the request.
     assert (by_hand.memory.created_at, by_hand.memory.valid_from) == (clock(), then)
-    # Nothing is hidden until tomorrow.
+    # A segment of a message dated tomorrow is visible today.
     assert of_tomorrow.memory.valid_from == clock()
     async with engine.reading(caller) as db:
         inside = replace(caller, thread_id=chat.id)
@@ -197,7 +197,9 @@ async def test_R134_a_change_of_topic_makes_a_memory_of_the_messages_before_it(
 
     await work(engine, caller)
 
-    assert shape(await made(engine, caller, chat)) == [(SegmentReason.TOPIC, texts)]
+    assert reasons_and_texts(await segments_of(engine, caller, chat)) == [
+        (SegmentReason.TOPIC, texts)
+    ]
 
 
 async def test_R133_a_closing_exchange_makes_a_memory(
@@ -208,7 +210,9 @@ async def test_R133_a_closing_exchange_makes_a_memory(
 
     await work(engine, caller)
 
-    assert shape(await made(engine, caller, chat)) == [(SegmentReason.COMPLETED, texts)]
+    assert reasons_and_texts(await segments_of(engine, caller, chat)) == [
+        (SegmentReason.COMPLETED, texts)
+    ]
 
 
 async def test_history_is_cut_the_same_one_by_one_or_at_once(
@@ -224,7 +228,9 @@ async def test_history_is_cut_the_same_one_by_one_or_at_once(
     await append(engine, caller, Ref(id=other.id), new)
     await work(engine, caller)
 
-    assert shape(await made(engine, caller, chat)) == shape(await made(engine, caller, other))
+    assert reasons_and_texts(await segments_of(engine, caller, chat)) == reasons_and_texts(
+        await segments_of(engine, caller, other)
+    )
 
 
 async def test_concurrent_workers_put_every_message_in_one_segment(
@@ -235,8 +241,8 @@ async def test_concurrent_workers_put_every_message_in_one_segment(
 
     await asyncio.gather(*(work(engine, caller) for _ in range(4)))
 
-    found = await made(engine, caller, chat)
-    assert [content for _, said in shape(found) for content in said] == texts[:18]
+    found = await segments_of(engine, caller, chat)
+    assert [content for _, said in reasons_and_texts(found) for content in said] == texts[:18]
 
 
 async def test_a_late_message_joins_the_closed_segment_of_its_time(
@@ -245,24 +251,26 @@ async def test_a_late_message_joins_the_closed_segment_of_its_time(
     texts = statements(8)
     await add_messages(engine, caller, chat, *texts, at=clock.at)
     await work(engine, caller)
-    before = await made(engine, caller, chat)
+    before = await segments_of(engine, caller, chat)
 
     late = "Late remark 77 is about the quarterly numbers of Lisbon"
     await add_messages(engine, caller, chat, late, at=clock.at + timedelta(seconds=45))
     await work(engine, caller)
 
-    [found] = await made(engine, caller, chat)
+    [found] = await segments_of(engine, caller, chat)
     assert [each.content for each in found.messages] == [texts[0], texts[1], late, *texts[2:6]]
     assert found.memory.id == before[0].memory.id
     assert late in found.memory.content
 
 
-async def closed(engine: Engine, caller: Caller, chat: Thread, clock: Clock) -> list[list[str]]:
-    """What was said in each stretch, in chat order, after everything has fallen silent."""
+async def closed_segments(
+    engine: Engine, caller: Caller, chat: Thread, clock: Clock
+) -> list[list[str]]:
+    """Close all segments by a long pause, and return the texts of each, in chat order."""
     await work(engine, caller)
     clock.advance(timedelta(minutes=40))
     await work(engine, caller)
-    found = [each.messages for each in await made(engine, caller, chat)]
+    found = [each.messages for each in await segments_of(engine, caller, chat)]
     return [
         [message.content for message in said]
         for said in sorted(found, key=lambda said: (said[0].created_at, said[0].position))
@@ -274,8 +282,8 @@ async def test_late_messages_just_before_a_segment_all_join_it(
 ) -> None:
     texts = statements(3)
     await add_messages(engine, caller, chat, *texts, at=clock.at)
-    assert await closed(engine, caller, chat, clock) == [texts]
-    [before] = await made(engine, caller, chat)
+    assert await closed_segments(engine, caller, chat, clock) == [texts]
+    [before] = await segments_of(engine, caller, chat)
     early = clock.at - timedelta(minutes=60)
     late = alternating_messages(
         ["Late 0 of the numbers", "Late 1 of the numbers", "Late 2 of the numbers"], early
@@ -283,9 +291,9 @@ async def test_late_messages_just_before_a_segment_all_join_it(
 
     await append(engine, caller, Ref(id=chat.id), [late[1], late[0], late[2]])
 
-    found = await closed(engine, caller, chat, clock)
+    found = await closed_segments(engine, caller, chat, clock)
     assert found == [[*(each.content for each in late), *texts]]
-    [after] = await made(engine, caller, chat)
+    [after] = await segments_of(engine, caller, chat)
     assert after.memory.id == before.memory.id
     assert "Late 0" in after.memory.content
 
@@ -295,8 +303,8 @@ async def test_late_history_of_a_year_ago_is_cut_and_closed_segments_stay(
 ) -> None:
     texts = statements(3)
     await add_messages(engine, caller, chat, *texts, at=clock.at)
-    await closed(engine, caller, chat, clock)
-    [before] = await made(engine, caller, chat)
+    await closed_segments(engine, caller, chat, clock)
+    [before] = await segments_of(engine, caller, chat)
     year_ago = clock.at - timedelta(days=365)
     history = [
         *alternating_messages(statements(8, "the harbour"), year_ago),
@@ -306,10 +314,10 @@ async def test_late_history_of_a_year_ago_is_cut_and_closed_segments_stay(
 
     await append(engine, caller, Ref(id=chat.id), history)
 
-    told = [each.content for each in history]
-    expected = [told[:6], told[6:8], told[8:12], told[12:], texts]
-    assert await closed(engine, caller, chat, clock) == expected
-    assert before.memory in [each.memory for each in await made(engine, caller, chat)]
+    old = [each.content for each in history]
+    expected = [old[:6], old[6:8], old[8:12], old[12:], texts]
+    assert await closed_segments(engine, caller, chat, clock) == expected
+    assert before.memory in [each.memory for each in await segments_of(engine, caller, chat)]
 
 
 async def test_late_messages_before_a_full_segment_get_their_own_segment(
@@ -318,16 +326,16 @@ async def test_late_messages_before_a_full_segment_get_their_own_segment(
     texts = statements(6)
     await add_messages(engine, caller, chat, *texts, at=clock.at)
     await work(engine, caller)
-    [before] = await made(engine, caller, chat)
+    [before] = await segments_of(engine, caller, chat)
 
     await add_messages(
         engine, caller, chat, "Early 0", "Early 1", at=clock.at - timedelta(minutes=1)
     )
 
-    assert await closed(engine, caller, chat, clock) == [["Early 0", "Early 1"], texts]
-    reasons = {each.memory.reason for each in await made(engine, caller, chat)}
+    assert await closed_segments(engine, caller, chat, clock) == [["Early 0", "Early 1"], texts]
+    reasons = {each.memory.reason for each in await segments_of(engine, caller, chat)}
     assert reasons == {SegmentReason.LENGTH}
-    assert before.memory in [each.memory for each in await made(engine, caller, chat)]
+    assert before.memory in [each.memory for each in await segments_of(engine, caller, chat)]
 
 
 async def test_a_late_message_joins_the_nearer_segment(
@@ -336,12 +344,12 @@ async def test_a_late_message_joins_the_nearer_segment(
     early, later = statements(3), statements(3, "the harbour")
     await add_messages(engine, caller, chat, *early, at=clock.at - timedelta(hours=5))
     await add_messages(engine, caller, chat, *later, at=clock.at)
-    assert await closed(engine, caller, chat, clock) == [early, later]
+    assert await closed_segments(engine, caller, chat, clock) == [early, later]
 
     await add_messages(engine, caller, chat, "And before", at=clock.at - timedelta(minutes=41))
 
-    assert await closed(engine, caller, chat, clock) == [early, ["And before", *later]]
-    [found] = [each for each in await made(engine, caller, chat) if len(each.messages) == 4]
+    assert await closed_segments(engine, caller, chat, clock) == [early, ["And before", *later]]
+    [found] = [each for each in await segments_of(engine, caller, chat) if len(each.messages) == 4]
     assert "And before" in found.memory.content
 
 
@@ -350,7 +358,7 @@ async def test_messages_after_one_dated_2099_are_not_late(
 ) -> None:
     far = clock.at.replace(year=2099)
     [odd] = await add_messages(engine, caller, chat, "A clock that goes wrong", at=far)
-    assert await closed(engine, caller, chat, clock) == [["A clock that goes wrong"]]
+    assert await closed_segments(engine, caller, chat, clock) == [["A clock that goes wrong"]]
 
     texts = statements(8)
     for text in texts:
@@ -359,7 +367,7 @@ async def test_messages_after_one_dated_2099_are_not_late(
         await work(engine, caller)
 
     assert odd.created_at <= clock.at
-    found = await closed(engine, caller, chat, clock)
+    found = await closed_segments(engine, caller, chat, clock)
     assert found == [["A clock that goes wrong"], texts[:6], texts[6:]]
 
 
@@ -372,7 +380,7 @@ async def test_messages_after_a_stored_date_in_the_future_are_still_cut(
             "UPDATE message SET created_at = '2099-01-01' WHERE workspace_id = %s",
             [caller.workspace_id],
         )
-    await closed(engine, caller, chat, clock)
+    await closed_segments(engine, caller, chat, clock)
 
     texts = statements(20)
     for text in texts:
@@ -381,7 +389,7 @@ async def test_messages_after_a_stored_date_in_the_future_are_still_cut(
         assert said.created_at == clock.at
         await work(engine, caller)
 
-    found = await closed(engine, caller, chat, clock)
+    found = await closed_segments(engine, caller, chat, clock)
     assert [text for said in found for text in said] == [*texts, "A clock that goes wrong"]
     assert max(len(said) for said in found) <= RULES.max_messages
 
@@ -403,13 +411,13 @@ async def test_a_segment_that_gets_many_late_messages_is_divided(
         every=timedelta(milliseconds=1),
     )
 
-    found = await closed(engine, caller, chat, clock)
+    found = await closed_segments(engine, caller, chat, clock)
     assert [text for said in found for text in said] == [texts[0], *between, *texts[1:]]
     assert max(len(said) for said in found) < 2 * RULES.max_messages
 
 
 class Interrupted(OneTopic):
-    """While it hears of a text for the first time, something else happens."""
+    """Runs an action the first time it embeds a text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -441,7 +449,7 @@ async def test_messages_that_arrive_while_a_late_one_is_cut_do_not_enclose_it(
     embedder.meanwhile["Middle"] = meanwhile
     await add_messages(engine, caller, chat, "Middle", at=start - timedelta(minutes=20))
 
-    found = await closed(engine, caller, chat, clock)
+    found = await closed_segments(engine, caller, chat, clock)
     assert found == [["First", "Middle"], ["Last"], texts]
 
 
@@ -451,7 +459,7 @@ async def test_concurrent_workers_and_senders_leave_each_late_message_in_one_seg
     texts = statements(6)
     await add_messages(engine, caller, chat, *texts, at=clock.at)
     await work(engine, caller)
-    # Every fifth minute of a day, sent crosswise by four.
+    # A message every five minutes, sent by four clients in turn.
     day = clock.at - timedelta(days=2)
     history = alternating_messages(
         [f"Old {number:03}" for number in range(96)], day, timedelta(minutes=5)
@@ -465,7 +473,7 @@ async def test_concurrent_workers_and_senders_leave_each_late_message_in_one_seg
         *(send(number) for number in range(4)), *(work(engine, caller) for _ in range(4))
     )
 
-    found = await closed(engine, caller, chat, clock)
+    found = await closed_segments(engine, caller, chat, clock)
     assert [text for said in found for text in said] == [each.content for each in history] + texts
     assert max(len(said) for said in found) < 2 * RULES.max_messages
 
@@ -477,14 +485,14 @@ async def test_late_messages_near_a_deleted_segment_do_not_restore_it(
     await add_messages(engine, caller, chat, *gone, at=clock.at)
     await add_messages(engine, caller, chat, *kept, at=clock.at + timedelta(minutes=4))
     await work(engine, caller)
-    found = await made(engine, caller, chat)
+    found = await segments_of(engine, caller, chat)
     [first] = [each for each in found if each.messages[0].content == gone[0]]
     await delete_segment(engine, caller, Ref(id=first.memory.id))
     history = ["Once upon a time", "There was a house"]
 
     await add_messages(engine, caller, chat, *history, at=clock.at - timedelta(days=1))
 
-    assert await closed(engine, caller, chat, clock) == [history, kept]
+    assert await closed_segments(engine, caller, chat, clock) == [history, kept]
 
 
 async def test_a_late_message_near_a_forgotten_segment_gets_its_own_segment(
@@ -492,12 +500,12 @@ async def test_a_late_message_near_a_forgotten_segment_gets_its_own_segment(
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6), at=clock.at)
     await work(engine, caller)
-    [cut] = await made(engine, caller, chat)
+    [cut] = await segments_of(engine, caller, chat)
     await forget(engine, replace(caller, thread_id=chat.id), Ref(id=cut.memory.id))
 
     await add_messages(engine, caller, chat, "Once upon a time", at=clock.at - timedelta(days=1))
 
-    assert await closed(engine, caller, chat, clock) == [["Once upon a time"]]
+    assert await closed_segments(engine, caller, chat, clock) == [["Once upon a time"]]
 
 
 async def test_regenerating_before_the_segmenter_runs_does_not_block_it(
@@ -505,13 +513,13 @@ async def test_regenerating_before_the_segmenter_runs_does_not_block_it(
 ) -> None:
     texts = statements(3)
     await add_messages(engine, caller, chat, *texts, at=clock.at)
-    await closed(engine, caller, chat, clock)
-    [cut] = await made(engine, caller, chat)
+    await closed_segments(engine, caller, chat, clock)
+    [cut] = await segments_of(engine, caller, chat)
     await add_messages(engine, caller, chat, "Once upon a time", at=clock.at - timedelta(days=1))
 
     await regenerate_segment(engine, caller, Ref(id=cut.memory.id))
 
-    assert await closed(engine, caller, chat, clock) == [["Once upon a time"], texts]
+    assert await closed_segments(engine, caller, chat, clock) == [["Once upon a time"], texts]
     again = await get_segment(engine, caller, Ref(id=cut.memory.id))
     assert "Once upon a time" not in again.memory.content
 
@@ -520,8 +528,10 @@ MINUTES = st.one_of(st.none(), st.integers(-400, 8))
 SAID = st.lists(st.tuples(MINUTES, st.booleans()), min_size=1, max_size=15)
 
 
-def heard(said: list[tuple[int | None, bool]], start: datetime, begin: int = 0) -> list[NewMessage]:
-    """Messages at those minutes, or now; about the numbers or about cats."""
+def timed_messages(
+    said: list[tuple[int | None, bool]], start: datetime, begin: int = 0
+) -> list[NewMessage]:
+    """Return messages at these minutes, or without a time; about the numbers or about cats."""
     return [
         NewMessage(
             "user",
@@ -547,10 +557,10 @@ async def test_segments_cover_the_chat_in_order_for_any_order_of_arrival(
             clock.advance(timedelta(minutes=35 if act == "pause" else 0))
             await work(engine, caller)
         else:
-            await append(engine, caller, Ref(id=chat.id), heard(act, start, count))
+            await append(engine, caller, Ref(id=chat.id), timed_messages(act, start, count))
             count += len(act)
 
-    found = await closed(engine, caller, chat, clock)
+    found = await closed_segments(engine, caller, chat, clock)
 
     page = await list_messages(engine, caller, Ref(id=chat.id), ListMessages(limit=1_000))
     assert [text for said in found for text in said] == [each.content for each in page.messages]
@@ -574,16 +584,16 @@ async def test_late_messages_are_cut_the_same_one_by_one_or_at_once(
     chats = [await new_chat(engine, caller) for _ in range(2)]
     start = clock.at
     for chat in chats:
-        await append(engine, caller, Ref(id=chat.id), heard(first, start))
+        await append(engine, caller, Ref(id=chat.id), timed_messages(first, start))
     clock.advance(timedelta(minutes=40))
     await work(engine, caller)
-    new = heard(late, start, len(first))
+    new = timed_messages(late, start, len(first))
 
     await append(engine, caller, Ref(id=chats[0].id), new)
     for each in new:
         await append(engine, caller, Ref(id=chats[1].id), [each])
 
-    at_once, one_by_one = [await closed(engine, caller, chat, clock) for chat in chats]
+    at_once, one_by_one = [await closed_segments(engine, caller, chat, clock) for chat in chats]
     assert at_once == one_by_one
 
 
@@ -597,15 +607,15 @@ async def test_R157_after_an_edit_of_a_message_its_segment_is_summarised_again(
     await edit_message(engine, caller, Ref(id=said[0].id), EditMessage(content=text))
     await work(engine, caller)
 
-    [found] = await made(engine, caller, chat)
+    [found] = await segments_of(engine, caller, chat)
     assert text in found.memory.content
 
 
 async def test_regenerating_a_memory_without_messages_only_embeds_it_again(
     engine: Engine, caller: Caller, chat: Thread, embedder: StubEmbedder
 ) -> None:
-    told = Save("The whole story of the harbour", Ref(id=chat.id), summary="The harbour")
-    saved = await save(engine, caller, replace(told, scope=Scope.THREAD))
+    ask = Save("The whole story of the harbour", Ref(id=chat.id), summary="The harbour")
+    saved = await save(engine, caller, replace(ask, scope=Scope.THREAD))
     embedder.seen_texts.clear()
 
     found = await regenerate_segment(engine, caller, Ref(id=saved.memory.id))
@@ -615,11 +625,13 @@ async def test_regenerating_a_memory_without_messages_only_embeds_it_again(
     assert len(found.embedding) == embedder.dimension
 
 
-async def corrected(engine: Engine, caller: Caller, chat: Thread, ask: EditMemory) -> list[Message]:
-    """The messages of a stretch whose memory somebody has changed at another door."""
+async def edited_elsewhere(
+    engine: Engine, caller: Caller, chat: Thread, ask: EditMemory
+) -> list[Message]:
+    """Edit the memory of a segment through another interface, and return its messages."""
     said = await add_messages(engine, caller, chat, *statements(6))
     await work(engine, caller)
-    [cut] = await made(engine, caller, chat)
+    [cut] = await segments_of(engine, caller, chat)
     await edit(engine, replace(caller, thread_id=chat.id), Ref(id=cut.memory.id), ask)
     return said
 
@@ -630,13 +642,13 @@ async def corrected(engine: Engine, caller: Caller, chat: Thread, ask: EditMemor
 async def test_a_manually_edited_summary_is_only_replaced_on_request(
     engine: Engine, caller: Caller, chat: Thread, ask: EditMemory
 ) -> None:
-    said = await corrected(engine, caller, chat, ask)
-    [before] = await made(engine, caller, chat)
+    said = await edited_elsewhere(engine, caller, chat, ask)
+    [before] = await segments_of(engine, caller, chat)
     text = "The correction 4711 is about the quarterly numbers of Lisbon"
 
     await edit_message(engine, caller, Ref(id=said[0].id), EditMessage(content=text))
     await work(engine, caller)
-    [left] = await made(engine, caller, chat)
+    [left] = await segments_of(engine, caller, chat)
     asked = await regenerate_segment(engine, caller, Ref(id=before.memory.id))
 
     assert left.memory == before.memory
@@ -653,7 +665,7 @@ async def test_a_deleted_message_is_in_no_history(
     secret = "The code of the safe is 4711, says Mr. Weber of Lisbon"
     said = await add_messages(engine, caller, chat, secret, *statements(5))
     await work(engine, caller)
-    [before] = await made(engine, caller, chat)
+    [before] = await segments_of(engine, caller, chat)
 
     await delete_message(engine, caller, Ref(id=said[0].id))
     await work(engine, caller)
@@ -669,13 +681,13 @@ async def test_a_deleted_message_is_in_no_summary(
     secret = "The code of the safe is 4711, says Mr. Weber of Lisbon"
     said = await add_messages(engine, caller, chat, secret, *statements(5))
     await work(engine, caller)
-    [before] = await made(engine, caller, chat)
+    [before] = await segments_of(engine, caller, chat)
     assert "4711" in before.memory.content
 
     await delete_message(engine, caller, Ref(id=said[0].id))
     await work(engine, caller)
 
-    [after] = await made(engine, caller, chat)
+    [after] = await segments_of(engine, caller, chat)
     assert "4711" not in after.memory.content
     assert len(after.messages) == 5
 
@@ -689,31 +701,31 @@ async def test_a_segment_is_deleted_with_its_last_message_but_a_manual_one_stays
     await work(engine, caller)
     clock.advance(timedelta(minutes=31))
     await work(engine, caller)
-    [cut] = await made(engine, caller, chat)
+    [cut] = await segments_of(engine, caller, chat)
     by_hand = await make_segment(
         engine, caller, Ref(id=chat.id), MakeSegment([Ref(id=said[0].id)], "There is a safe")
     )
 
     await delete_message(engine, caller, Ref(id=said[0].id))
-    left = await made(engine, caller, chat)
+    left = await segments_of(engine, caller, chat)
     await delete_message(engine, caller, Ref(id=said[1].id))
 
-    # At once, and not when the segmenter comes by.
+    # Deleted at once, without a run of the segmenter.
     assert {each.memory.id for each in left} == {cut.memory.id, by_hand.memory.id}
-    assert [each.memory for each in await made(engine, caller, chat)] == [by_hand.memory]
-    told = await fetch_rows(
+    assert [each.memory for each in await segments_of(engine, caller, chat)] == [by_hand.memory]
+    deletions = await fetch_rows(
         engine,
         "SELECT details ->> 'memory' FROM event WHERE workspace_id = %s AND action = %s",
         caller.workspace_id,
         "memory.deleted",
     )
-    assert told == [(cut.memory.code,)]
+    assert deletions == [(cut.memory.code,)]
     found = await search_segments(engine, caller, Ref(id=chat.id), "the code of the safe", 5)
     assert [hit.memory for hit, _ in found] == [by_hand.memory]
 
 
 def counting(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[int]:
-    """How many messages each read of these kinds brings."""
+    """Record how many messages each call of these queries reads."""
     read: list[int] = []
 
     def counted(reader: Callable[..., Awaitable[list[Message]]]) -> Any:
@@ -741,7 +753,7 @@ async def lengths(engine: Engine, caller: Caller) -> list[int]:
 async def test_a_long_chat_is_segmented_without_being_loaded_whole(
     engine: Engine, caller: Caller, chat: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each read is a page, and all reads together are the chat a few times over."""
+    """Each read is one page, and all reads together are at most four times the chat."""
     count = 1_200
     for start in range(0, count, 400):
         new = alternating_messages(
@@ -766,8 +778,8 @@ async def test_a_long_late_history_is_segmented_without_being_loaded_whole(
     await work(engine, caller)
     count, year_ago = 1_200, clock.at - timedelta(days=365)
     for start in range(0, count, 400):
-        told = [f"Point {start + number} was settled." for number in range(400)]
-        new = alternating_messages(told, year_ago + start * timedelta(seconds=30))
+        old = [f"Point {start + number} was settled." for number in range(400)]
+        new = alternating_messages(old, year_ago + start * timedelta(seconds=30))
         await append(engine, caller, Ref(id=chat.id), new)
     read = counting(monkeypatch, "page", "messages_in_range", "of_memory")
 
@@ -785,7 +797,7 @@ async def test_the_messages_of_a_memory_are_limited(
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6))
     await work(engine, caller)
-    [found] = await made(engine, caller, chat)
+    [found] = await segments_of(engine, caller, chat)
 
     async with engine.reading(caller) as db:
         few = await messages.of_memory(db, caller, found.memory.id, limit=4)
@@ -798,12 +810,12 @@ async def test_N29_clearing_leaves_memories_without_messages(
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6))
     await work(engine, caller)
-    [before] = await made(engine, caller, chat)
+    [before] = await segments_of(engine, caller, chat)
 
     await clear_messages(engine, caller, Ref(id=chat.id))
     await work(engine, caller)
 
-    [after] = await made(engine, caller, chat)
+    [after] = await segments_of(engine, caller, chat)
     assert (after.memory, after.messages) == (before.memory, [])
 
 
@@ -812,14 +824,14 @@ async def test_R163_deleting_a_memory_leaves_its_messages_unlinked(
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6))
     await work(engine, caller)
-    [found] = await made(engine, caller, chat)
+    [found] = await segments_of(engine, caller, chat)
 
     await delete_segment(engine, caller, Ref(id=found.memory.id))
     await work(engine, caller)
 
     page = await list_messages(engine, caller, Ref(id=chat.id), ListMessages(limit=10))
     assert [each.memory_code for each in page.messages] == [None] * 6
-    assert await made(engine, caller, chat) == []
+    assert await segments_of(engine, caller, chat) == []
 
 
 async def test_segmentation_continues_after_an_embedder_outage(
@@ -833,7 +845,7 @@ async def test_segmentation_continues_after_an_embedder_outage(
     embedder.is_down = False
     await work(engine, caller)
 
-    assert len(await made(engine, caller, chat)) == 1
+    assert len(await segments_of(engine, caller, chat)) == 1
 
 
 async def test_a_message_that_the_embedder_refuses_does_not_change_the_topic(
@@ -847,8 +859,12 @@ async def test_a_message_that_the_embedder_refuses_does_not_change_the_topic(
 
     await work(engine, caller)
 
-    assert shape(await made(engine, caller, chat)) == [(SegmentReason.LENGTH, texts)]
-    assert shape(await made(engine, caller, other)) == [(SegmentReason.LENGTH, statements(6))]
+    assert reasons_and_texts(await segments_of(engine, caller, chat)) == [
+        (SegmentReason.LENGTH, texts)
+    ]
+    assert reasons_and_texts(await segments_of(engine, caller, other)) == [
+        (SegmentReason.LENGTH, statements(6))
+    ]
 
 
 async def test_a_chat_that_cannot_be_embedded_does_not_delay_others_or_changed_segments(
@@ -863,15 +879,15 @@ async def test_a_chat_that_cannot_be_embedded_does_not_delay_others_or_changed_s
     await add_messages(engine, caller, chat, *statements(6, "a thing not heard of before"))
     clock.advance(timedelta(seconds=1))
     await add_messages(engine, caller, other, statements(1)[0])
-    embedder.is_down = True  # what was heard a moment ago is remembered: `other` can be cut
+    embedder.is_down = True  # recent vectors are cached, so `other` can be cut
 
     with pytest.raises(Unavailable):
         await work(engine, caller)
 
-    assert await made(engine, caller, chat) == []
-    [[_, cut]] = shape(await made(engine, caller, other))
+    assert await segments_of(engine, caller, chat) == []
+    [[_, cut]] = reasons_and_texts(await segments_of(engine, caller, other))
     assert len(cut) == 6
-    [found] = await made(engine, caller, changed)
+    [found] = await segments_of(engine, caller, changed)
     assert correction in found.memory.content
 
 
@@ -900,7 +916,7 @@ async def test_segmentation_can_be_switched_off(
 
     await work(whole, caller)
 
-    assert await made(whole, caller, chat) == []
+    assert await segments_of(whole, caller, chat) == []
 
 
 async def test_a_plan_shows_each_segment_and_its_reason_and_changes_nothing(
@@ -914,7 +930,7 @@ async def test_a_plan_shows_each_segment_and_its_reason_and_changes_nothing(
         (6, SegmentReason.LENGTH),
         (2, None),
     ]
-    assert await made(engine, caller, chat) == []
+    assert await segments_of(engine, caller, chat) == []
 
 
 async def test_a_segment_may_be_longer_than_one_page(
@@ -932,7 +948,9 @@ async def test_a_segment_may_be_longer_than_one_page(
         (100, SegmentReason.LENGTH),
         (1, None),
     ]
-    found = [(each.memory.reason, len(each.messages)) for each in await made(long, caller, chat)]
+    found = [
+        (each.memory.reason, len(each.messages)) for each in await segments_of(long, caller, chat)
+    ]
     assert sorted(found) == [(SegmentReason.LENGTH, 100), (SegmentReason.TOPIC, 80)]
 
 
@@ -949,19 +967,19 @@ async def test_new_segment_rules_cut_the_chat_again_but_keep_manual_segments(
     assert await resegment(finer, caller, Ref(id=chat.id)) == 1
     await work(finer, caller)
 
-    found = await made(finer, caller, chat)
+    found = await segments_of(finer, caller, chat)
     assert sorted(len(each.messages) for each in found) == [1, 4, 4]
     assert by_hand.memory.id in {each.memory.id for each in found}
 
 
-class Looked(str):
-    """A code that counts how often it is looked at."""
+class CountedCode(str):
+    """A code that counts how often it is used."""
 
     __slots__ = ()
     times = 0
 
     def __len__(self) -> int:
-        Looked.times += 1
+        CountedCode.times += 1
         return super().__len__()
 
 
@@ -969,13 +987,13 @@ async def test_a_memory_of_many_messages_takes_linear_time(
     engine: Engine, caller: Caller, chat: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = await add_messages(engine, caller, chat, *statements(300))
-    ask = MakeSegment([Ref(code=Looked(each.code)) for each in said], "All of it")
-    monkeypatch.setattr(Looked, "times", 0)
+    ask = MakeSegment([Ref(code=CountedCode(each.code)) for each in said], "All of it")
+    monkeypatch.setattr(CountedCode, "times", 0)
 
     found = await make_segment(engine, caller, Ref(id=chat.id), ask)
 
     assert len(found.messages) == 300
-    assert Looked.times < 10 * len(said)
+    assert CountedCode.times < 10 * len(said)
 
 
 async def test_S41_a_segment_of_another_org_is_not_found(
@@ -983,7 +1001,7 @@ async def test_S41_a_segment_of_another_org_is_not_found(
 ) -> None:
     await add_messages(engine, caller, chat, *statements(6))
     await work(engine, caller)
-    [found] = await made(engine, caller, chat)
+    [found] = await segments_of(engine, caller, chat)
     stranger = await new_caller(engine)
 
     for act in (get_segment, regenerate_segment, delete_segment):
@@ -1125,6 +1143,6 @@ async def test_S23_without_the_read_right_no_summary_is_generated(
     with pytest.raises(Denied, match="lacks the `read` right"):
         await make_segment(engine, writer, Ref(id=chat.id), MakeSegment(named))
 
-    assert await made(engine, caller, chat) == []
+    assert await segments_of(engine, caller, chat) == []
     given = await make_segment(engine, writer, Ref(id=chat.id), MakeSegment(named, "A number"))
     assert given.memory.content == "A number"

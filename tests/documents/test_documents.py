@@ -1,4 +1,4 @@
-"""Documents in a workspace: brought in, read in the background, found, and gone when deleted."""
+"""Documents in a workspace: uploaded, read in the background, found, and deleted completely."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -50,7 +50,7 @@ TABLES = ["document", "document_piece", "chunk", "chunk_word", "chunk_vector"]
 
 
 async def found(engine: Engine, caller: Caller, query: str) -> list[tuple[ResultKind, str]]:
-    """The kinds and names of what a search finds."""
+    """Return the kinds and names of the results."""
     results = await search_workspace(engine, caller, SearchWorkspace(query))
     return [(each.kind, named(each.found)) for each in results]
 
@@ -72,14 +72,14 @@ async def counts(engine: Engine, caller: Caller) -> dict[str, int]:
     }
 
 
-async def again(engine: Engine, caller: Caller, document: Document) -> Document:
+async def reloaded(engine: Engine, caller: Caller, document: Document) -> Document:
     return await get_document(engine, caller, Ref(id=document.id))
 
 
 async def test_N18_uploads_are_read_listed_shown_and_downloaded(
     engine: Engine, caller: Caller
 ) -> None:
-    brought = {
+    uploads = {
         "notes.md": b"# Plover\n\nThe plover nests in March.",
         "a.txt": b"A curlew was seen.",
         "b.html": b"<!doctype html><body><p>A <b>dunlin</b> fed.</p></body>",
@@ -88,7 +88,7 @@ async def test_N18_uploads_are_read_listed_shown_and_downloaded(
         "e.py": b"def godwit():\n    return 1\n",
         "f.bin": UNTIDY,
     }
-    for name, data in brought.items():
+    for name, data in uploads.items():
         assert (await upload(engine, caller, name, data)).status is DocumentStatus.WAITING
 
     await run_jobs(engine)
@@ -96,15 +96,15 @@ async def test_N18_uploads_are_read_listed_shown_and_downloaded(
     listed, has_more = await list_documents(engine, caller, ListDocuments())
     assert not has_more
     assert {each.name: each.status.value for each in listed} == {
-        **dict.fromkeys(brought, "ready"),
+        **dict.fromkeys(uploads, "ready"),
         "f.bin": "stored",
     }
     assert {each.name for each in listed if each.embedded_count == each.chunk_count == 1} == (
-        set(brought) - {"f.bin"}
+        set(uploads) - {"f.bin"}
     )
     for document in listed:
         whole = bytes_of(engine, caller, document, 0, document.size - 1)
-        assert b"".join([part async for part in whole]) == brought[document.name]
+        assert b"".join([part async for part in whole]) == uploads[document.name]
     for word, name in {
         "plover": "notes.md",
         "curlew": "a.txt",
@@ -115,7 +115,7 @@ async def test_N18_uploads_are_read_listed_shown_and_downloaded(
     }.items():
         assert (ResultKind.DOCUMENT, name) in await found(engine, caller, word)
     shown = [part async for part in text_of(engine, caller, await of_name(engine, caller, "e.py"))]
-    assert "".join(shown).encode() == brought["e.py"]
+    assert "".join(shown).encode() == uploads["e.py"]
 
 
 async def of_name(engine: Engine, caller: Caller, name: str) -> Document:
@@ -174,28 +174,28 @@ async def test_matching_words_raise_results_by_meaning_and_find_results_alone(
     assert [each.found.content for each in results] == list(embedder.table)[1:4]
 
 
-async def worth(engine: Engine, caller: Caller, query: str) -> list[float]:
+async def scores(engine: Engine, caller: Caller, query: str) -> list[float]:
     return [each.score for each in await search_workspace(engine, caller, SearchWorkspace(query))]
 
 
 async def test_documents_of_another_workspace_or_project_are_not_found(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
-    stranger, next_door = await new_caller(engine), await in_new_workspace(engine, caller)
+    other_org, other_workspace = await new_caller(engine), await in_new_workspace(engine, caller)
     async with engine.pool.everywhere() as db:
         project_id = await projects.add_project(db, caller.workspace_id, "secret", clock.at)
         assert project_id
         await projects.add_member(db, caller.workspace_id, project_id, caller.user_id, clock.at)
     member = replace(caller, project_id=project_id)
-    colleague = replace(caller, user_id=stranger.user_id)
+    colleague = replace(caller, user_id=other_org.user_id)
     open_one = await upload(engine, caller, "open.txt", "The plover nests in March.")
     await run_jobs(engine)
-    heard_alone = await worth(engine, colleague, "plover nests in secret")
+    scores_before = await scores(engine, colleague, "plover nests in secret")
     kept = await upload(engine, member, "kept.txt", "The plover nests in secret.")
     await run_jobs(engine)
 
-    # Nor does a score tell that there is another one.
-    assert await worth(engine, colleague, "plover nests in secret") == heard_alone
+    # The scores do not reveal that another document exists.
+    assert await scores(engine, colleague, "plover nests in secret") == scores_before
 
     async def seen(by: Caller) -> set[str]:
         listed, _ = await list_documents(engine, by, ListDocuments())
@@ -207,8 +207,12 @@ async def test_documents_of_another_workspace_or_project_are_not_found(
 
     assert await seen(member) == await seen(caller) == {"open.txt", "kept.txt"}
     assert await seen(colleague) == {"open.txt"}
-    assert await seen(stranger) == await seen(next_door) == set()
-    for outsider, document in [(stranger, open_one), (next_door, open_one), (colleague, kept)]:
+    assert await seen(other_org) == await seen(other_workspace) == set()
+    for outsider, document in [
+        (other_org, open_one),
+        (other_workspace, open_one),
+        (colleague, kept),
+    ]:
         with pytest.raises(NotFound):
             await get_document(engine, outsider, Ref(id=document.id))
         with pytest.raises(NotFound):
@@ -235,10 +239,10 @@ async def test_S62_a_zip_or_entity_bomb_fails_and_other_documents_are_read(
 
     await run_jobs(engine)
 
-    failed = await again(engine, caller, bomb)
+    failed = await reloaded(engine, caller, bomb)
     assert failed.status is DocumentStatus.FAILED
     assert failed.error == "The document declares entities, which no word processor writes."
-    assert (await again(engine, caller, fine)).status is DocumentStatus.READY
+    assert (await reloaded(engine, caller, fine)).status is DocumentStatus.READY
 
 
 async def test_a_repeated_upload_returns_the_existing_document(
@@ -250,7 +254,7 @@ async def test_a_repeated_upload_returns_the_existing_document(
     second = await upload(engine, caller, "a.txt", "Plover.")
     other = await upload(engine, caller, "b.txt", "Plover.")
 
-    assert second == await again(engine, caller, first)
+    assert second == await reloaded(engine, caller, first)
     assert other.id != first.id
     assert (await counts(engine, caller))["document"] == 2
 
@@ -266,7 +270,7 @@ async def test_uploading_a_failed_document_again_reads_it_again(
 
     assert (second.id, second.status) == (first.id, DocumentStatus.WAITING)
     await run_jobs(engine)
-    assert (await again(engine, caller, first)).status is DocumentStatus.FAILED
+    assert (await reloaded(engine, caller, first)).status is DocumentStatus.FAILED
 
 
 async def test_S60_a_too_large_or_interrupted_upload_stores_nothing(
@@ -309,7 +313,7 @@ async def test_an_empty_file_is_stored(engine: Engine, caller: Caller) -> None:
     document = await upload(engine, caller, "empty.txt", b"")
     await run_jobs(engine)
 
-    assert (await again(engine, caller, document)).status is DocumentStatus.STORED
+    assert (await reloaded(engine, caller, document)).status is DocumentStatus.STORED
 
 
 async def test_during_an_embedder_outage_a_document_is_found_by_its_words(
@@ -321,11 +325,11 @@ async def test_during_an_embedder_outage_a_document_is_found_by_its_words(
     await run_jobs(engine)
 
     assert await found(engine, caller, "plover") == [(ResultKind.DOCUMENT, "a.txt")]
-    assert (await again(engine, caller, document)).embedded_count == 0
+    assert (await reloaded(engine, caller, document)).embedded_count == 0
     embedder.is_down = False
     clock.advance(timedelta(minutes=5))
     await run_jobs(engine)
-    assert (await again(engine, caller, document)).embedded_count == 1
+    assert (await reloaded(engine, caller, document)).embedded_count == 1
 
 
 async def test_a_document_can_be_the_first_item_of_a_workspace(
@@ -334,7 +338,7 @@ async def test_a_document_can_be_the_first_item_of_a_workspace(
     document = await upload(engine, caller, "a.txt", "The plover nests in March.")
     await run_jobs(engine)
 
-    assert (await again(engine, caller, document)).embedded_count == 1
+    assert (await reloaded(engine, caller, document)).embedded_count == 1
 
 
 async def test_chunks_are_embedded_again_with_a_new_model(database_url: str, clock: Clock) -> None:
@@ -343,7 +347,7 @@ async def test_chunks_are_embedded_again_with_a_new_model(database_url: str, clo
         caller = await new_caller(engine)
         document = await upload(engine, caller, "a.txt", "The plover nests. " * 300)
         await run_jobs(engine)
-        count = (await again(engine, caller, document)).chunk_count
+        count = (await reloaded(engine, caller, document)).chunk_count
     async with open_engine(database_url, Embedders(new, {"old": old}), clock) as engine:
         await survey(engine)
         await run_jobs(engine)
@@ -356,31 +360,31 @@ async def test_chunks_are_embedded_again_with_a_new_model(database_url: str, clo
             caller.workspace_id,
         )
         assert [tuple(each) for each in widths] == [(16, count)]
-        assert (await again(engine, caller, document)).embedded_count == count
+        assert (await reloaded(engine, caller, document)).embedded_count == count
 
 
 async def test_a_document_is_read_again_after_a_crash_and_fails_after_three(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
-    async def die() -> None:
+    async def claim_and_crash() -> None:
         async with engine.pool.writing(caller.workspace_id) as db:
             until = clock.at + timedelta(minutes=2)
             await documents.claim_next(db, caller.workspace_id, until=until, now=clock.at)
 
     once = await upload(engine, caller, "once.txt", "Plover.")
-    await die()
+    await claim_and_crash()
     await run_jobs(engine)
-    assert (await again(engine, caller, once)).status is DocumentStatus.READING
+    assert (await reloaded(engine, caller, once)).status is DocumentStatus.READING
     clock.advance(timedelta(minutes=3))
     await run_jobs(engine)
-    assert (await again(engine, caller, once)).status is DocumentStatus.READY
+    assert (await reloaded(engine, caller, once)).status is DocumentStatus.READY
 
     always = await upload(engine, caller, "always.txt", "Curlew.")
     for _ in range(3):
-        await die()
+        await claim_and_crash()
         clock.advance(timedelta(minutes=3))
     await run_jobs(engine)
-    assert (await again(engine, caller, always)).status is DocumentStatus.FAILED
+    assert (await reloaded(engine, caller, always)).status is DocumentStatus.FAILED
 
 
 async def test_a_document_deleted_while_it_is_read_stays_deleted(
@@ -420,16 +424,16 @@ def test_S63_a_name_is_a_label_and_never_a_path(name: str, label: str) -> None:
 @pytest.mark.parametrize("right", [Right.READ, Right.WRITE, Right.DELETE])
 async def test_each_operation_needs_its_right(engine: Engine, caller: Caller, right: Right) -> None:
     document = await upload(engine, caller, "a.txt", "Plover.")
-    poor = replace(caller, rights=frozenset(Right) - {right})
+    limited = replace(caller, rights=frozenset(Right) - {right})
 
     with pytest.raises(Denied):
         match right:
             case Right.READ:
-                await list_documents(engine, poor, ListDocuments())
+                await list_documents(engine, limited, ListDocuments())
             case Right.WRITE:
-                await add_document(engine, poor, NewDocument("b.txt"), in_chunks(b"x"))
+                await add_document(engine, limited, NewDocument("b.txt"), in_chunks(b"x"))
             case _:
-                await delete_document(engine, poor, Ref(id=document.id))
+                await delete_document(engine, limited, Ref(id=document.id))
 
 
 async def test_documents_are_listed_page_by_page(

@@ -1,4 +1,4 @@
-"""Reading: types by their bytes, the text of each, chunks that lose nothing, and no way out."""
+"""Reading: types from the bytes, text extraction, lossless chunks, and confinement."""
 
 import asyncio
 import socket
@@ -137,7 +137,7 @@ async def test_S62_a_reader_that_takes_too_long_is_stopped() -> None:
         ("import socket; socket.socket()", "PermissionError"),
         ("import subprocess; subprocess.run(['true'])", "PermissionError"),
         ("open('/tmp/written-by-a-reader', 'w')", "PermissionError"),
-        ("import os; os.remove('/tmp/somebody-elses')", "PermissionError"),
+        ("import os; os.remove('/tmp/other-file')", "PermissionError"),
         ("x = bytearray(600 * 1024 * 1024)", "MemoryError"),
     ],
 )
@@ -155,7 +155,7 @@ async def test_S62_a_reader_cannot_use_the_network_start_programs_or_change_file
 
 
 async def test_S62_the_kernel_refuses_a_socket_even_to_native_code() -> None:
-    # By the C library, past the interpreter, as hijacked native code would.
+    # Through the C library, like hijacked native code, not through the interpreter.
     code = (
         "import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
         "from recollect.documents.reading.confine import _refuse_calls; _refuse_calls(); "

@@ -61,8 +61,8 @@ pytestmark = pytest.mark.anyio
 # Marker words that occur in no language and no id.
 MARK = "qzxmarkab"
 OTHER = "wvyotherb"
-# The number and length of the memories of each scope owner: as tallied, and as indexed.
-TALLIED = """
+# Number and length of the memories of each scope owner, as counted and as indexed.
+COUNTED = """
     SELECT workspace_id, owner_id, sum(documents), sum(length) FROM keyword_total
     GROUP BY 1, 2 ORDER BY 1, 2
 """
@@ -73,10 +73,10 @@ INDEXED = """
 
 
 @pytest.fixture
-async def house(
+async def instance(
     databases: TestDatabases, embedder: StubEmbedder, clock: Clock
 ) -> AsyncGenerator[Engine]:
-    """A separate instance, because the tests search its whole database."""
+    """A separate instance, because the tests search the dump of its whole database."""
     async with open_engine(databases.clone(), single_embedder(embedder), clock) as engine:
         yield engine
 
@@ -108,17 +108,17 @@ async def test_S85_erasure_knows_every_table(engine: Engine) -> None:
 
 
 async def test_S85_erasing_a_user_leaves_no_byte_and_changes_nothing_else(
-    house: Engine, databases: TestDatabases
+    instance: Engine, databases: TestDatabases
 ) -> None:
-    server = make_server(house)
-    ada = await new_caller(house)
-    grace = await add_colleague(house, ada)
-    await leave_traces(house, server, ada, OTHER)
-    await leave_traces(house, server, grace, MARK)
-    chat, session = await start_chats(house, server, ada, grace)
-    token = await sign_in(house, server, grace)
-    before = await rows_by_table(house, ada.workspace_id, MARK)
-    others = await rows_by_table(house, ada.workspace_id, OTHER)
+    server = make_server(instance)
+    ada = await new_caller(instance)
+    grace = await add_colleague(instance, ada)
+    await leave_traces(instance, server, ada, OTHER)
+    await leave_traces(instance, server, grace, MARK)
+    chat, session = await start_chats(instance, server, ada, grace)
+    token = await sign_in(instance, server, grace)
+    before = await rows_by_table(instance, ada.workspace_id, MARK)
+    others = await rows_by_table(instance, ada.workspace_id, OTHER)
     without_text = {
         "injection",
         "memory_message",
@@ -128,10 +128,10 @@ async def test_S85_erasing_a_user_leaves_no_byte_and_changes_nothing_else(
         "memory_vector",
     }
 
-    target = await target_user(house, str(grace.user_id))
-    counted = await erase(house, target, by="test", is_dry=True)
-    assert await rows_by_table(house, ada.workspace_id, MARK) == before
-    erased = await erase(house, target, by="test")
+    target = await target_user(instance, str(grace.user_id))
+    counted = await erase(instance, target, by="test", is_dry=True)
+    assert await rows_by_table(instance, ada.workspace_id, MARK) == before
+    erased = await erase(instance, target, by="test")
 
     # Some tables hold only ids, so the marker is not in them; the erasure still counts their rows.
     unmarked = {table for table in erasure.STEP_TABLES if not before.get(table)}
@@ -143,7 +143,7 @@ async def test_S85_erasing_a_user_leaves_no_byte_and_changes_nothing_else(
     }
     assert without_text <= set(erased.counts)
     assert counted.counts == erased.counts
-    left = dumped(databases, house)
+    left = dumped(databases, instance)
     hers = [MARK, str(grace.user_id), token]
     hashes = [sha256(each.encode()).hexdigest() for each in (token, f"account {MARK} grace")]
     assert [line for each in hers for line in lines_with(left, each)] == []
@@ -151,16 +151,16 @@ async def test_S85_erasing_a_user_leaves_no_byte_and_changes_nothing_else(
     assert (erased.counts["sign_in"], erased.counts["sign_in_try"]) == (1, 1)
     async with connect(server, cookie=f"session={token}") as browser:
         assert is_login_page(await browser.get("/chat/api/me"))
-    after = await rows_by_table(house, ada.workspace_id, OTHER)
+    after = await rows_by_table(instance, ada.workspace_id, OTHER)
     assert after | {"idempotency": 0} == others | {"idempotency": 0}
-    assert await fetch_rows(house, TALLIED) == await fetch_rows(house, INDEXED) != []
+    assert await fetch_rows(instance, COUNTED) == await fetch_rows(instance, INDEXED) != []
     assert erased.receipt
-    assert (await verify(house, erased.receipt)).is_good
+    assert (await verify(instance, erased.receipt)).is_good
     assert MARK not in json.dumps(erased.receipt)
     assert str(grace.user_id) not in json.dumps(erased.receipt)
     with pytest.raises(NotFound):
-        await target_user(house, str(grace.user_id))
-    async with client_of(house, server, ada) as http:
+        await target_user(instance, str(grace.user_id))
+    async with client_of(instance, server, ada) as http:
         http.headers["X-API-Key"] = http.headers["Authorization"].split()[1]
         messages = (await http.get(f"/api/chats/{chat}/messages")).json()["_embedded"][
             "inf:message"
@@ -211,10 +211,12 @@ async def start_chats(
     return chat, session
 
 
-async def test_S85_erasing_a_thread_leaves_no_byte(house: Engine, databases: TestDatabases) -> None:
-    server = make_server(house)
-    ada = await new_caller(house)
-    async with client_of(house, server, ada) as http:
+async def test_S85_erasing_a_thread_leaves_no_byte(
+    instance: Engine, databases: TestDatabases
+) -> None:
+    server = make_server(instance)
+    ada = await new_caller(instance)
+    async with client_of(instance, server, ada) as http:
         http.headers["X-API-Key"] = http.headers["Authorization"].split()[1]
         stays = await create_memory(http, f"{OTHER} stays")
         gone = await create_memory(http, f"{MARK} is in this session alone", user_id="ada")
@@ -227,16 +229,16 @@ async def test_S85_erasing_a_thread_leaves_no_byte(house: Engine, databases: Tes
             headers={"Idempotency-Key": "a turn"},
         )
         target = await target_thread(
-            house, ada.workspace_id, ada.org_id, parse_ref(session, "sess_"), session
+            instance, ada.workspace_id, ada.org_id, parse_ref(session, "sess_"), session
         )
 
-        erased = await erase(house, target, by="test")
+        erased = await erase(instance, target, by="test")
 
         assert (await http.get(path)).status_code == 404
         assert (await http.get(f"/v1/memory/{stays['id']}")).json() == stays
-    assert lines_with(dumped(databases, house), MARK) == []
+    assert lines_with(dumped(databases, instance), MARK) == []
     assert erased.receipt
-    assert (await verify(house, erased.receipt)).is_good
+    assert (await verify(instance, erased.receipt)).is_good
 
 
 async def test_S85_a_key_is_erased_in_one_workspace_or_for_one_user(
@@ -271,23 +273,23 @@ async def test_S85_a_key_is_erased_in_one_workspace_or_for_one_user(
 
 
 async def test_S85_a_subject_is_erased_in_one_workspace(
-    house: Engine, databases: TestDatabases
+    instance: Engine, databases: TestDatabases
 ) -> None:
-    server = make_server(house)
-    ada = await new_caller(house)
-    async with client_of(house, server, ada) as http:
+    server = make_server(instance)
+    ada = await new_caller(instance)
+    async with client_of(instance, server, ada) as http:
         http.headers["X-API-Key"] = http.headers["Authorization"].split()[1]
         await create_memory(http, "a text of one person", user_id=MARK)
         stays = await create_memory(http, "a text of another person", user_id=OTHER)
         await http.post("/v1/sessions", json={"agent_id": "agent", "user_id": MARK})
         target = ErasureTarget(ErasureKind.SUBJECT, ada.org_id, [ada.workspace_id], text=MARK)
 
-        erased = await erase(house, target, by="test")
+        erased = await erase(instance, target, by="test")
 
         assert (await http.get(f"/v1/memory/{stays['id']}")).status_code == 200
-    assert lines_with(dumped(databases, house), MARK) == []
+    assert lines_with(dumped(databases, instance), MARK) == []
     assert erased.receipt
-    assert (await verify(house, erased.receipt)).is_good
+    assert (await verify(instance, erased.receipt)).is_good
 
 
 async def test_a_concurrent_save_does_not_survive_the_erasure_of_its_user(
@@ -428,35 +430,35 @@ async def test_erasing_a_project_erases_only_its_own_memories(
 
 
 async def test_erasing_an_org_erases_everything_in_it(
-    house: Engine, databases: TestDatabases
+    instance: Engine, databases: TestDatabases
 ) -> None:
-    server = make_server(house)
-    stays = await new_caller(house)
-    goes = await new_caller(house)
-    await leave_traces(house, server, stays, OTHER)
-    await leave_traces(house, server, goes, MARK)
-    await create_key(house, workspace=str(goes.workspace_id), is_unbound=True)
-    others = await rows_by_table(house, stays.workspace_id, OTHER)
+    server = make_server(instance)
+    stays = await new_caller(instance)
+    goes = await new_caller(instance)
+    await leave_traces(instance, server, stays, OTHER)
+    await leave_traces(instance, server, goes, MARK)
+    await create_key(instance, workspace=str(goes.workspace_id), is_unbound=True)
+    others = await rows_by_table(instance, stays.workspace_id, OTHER)
     target = ErasureTarget(ErasureKind.ORG, goes.org_id, [goes.workspace_id], id=goes.org_id)
 
-    erased = await erase(house, target, by="test")
+    erased = await erase(instance, target, by="test")
 
-    assert lines_with(dumped(databases, house), MARK) == []
-    assert str(goes.user_id) not in dumped(databases, house)
-    assert await rows_by_table(house, stays.workspace_id, OTHER) == others
+    assert lines_with(dumped(databases, instance), MARK) == []
+    assert str(goes.user_id) not in dumped(databases, instance)
+    assert await rows_by_table(instance, stays.workspace_id, OTHER) == others
     assert erased.receipt
-    assert (await verify(house, erased.receipt)).is_good
+    assert (await verify(instance, erased.receipt)).is_good
 
 
 async def test_S85_a_changed_or_foreign_receipt_does_not_verify(
-    house: Engine, caller: Caller
+    instance: Engine, caller: Caller
 ) -> None:
-    first = await new_caller(house)
+    first = await new_caller(instance)
     for key in ("one", "two", "three"):
-        await save(house, first, Save(content=key, key=key))
+        await save(instance, first, Save(content=key, key=key))
     receipts = [
         await erase(
-            house,
+            instance,
             ErasureTarget(ErasureKind.KEY, first.org_id, [first.workspace_id], text=key),
             by="t",
         )
@@ -467,18 +469,18 @@ async def test_S85_a_changed_or_foreign_receipt_does_not_verify(
     forged = {**receipt, "counts": {"memory": 100}}
 
     assert (
-        await verify(house, await get_receipt(house, first.org_id, UUID(receipt["receipt"])))
+        await verify(instance, await get_receipt(instance, first.org_id, UUID(receipt["receipt"])))
     ).is_good
-    assert (await verify(house, read_receipt(json.dumps(receipt)))).is_good
-    assert (await verify(house, forged)).problems
+    assert (await verify(instance, read_receipt(json.dumps(receipt)))).is_good
+    assert (await verify(instance, forged)).problems
     with pytest.raises(NotFound):
-        await get_receipt(house, caller.org_id, UUID(receipt["receipt"]))
+        await get_receipt(instance, caller.org_id, UUID(receipt["receipt"]))
     with pytest.raises(Invalid):
         read_receipt('{"receipt": 1}')
-    async with house.pool.everywhere() as db:
+    async with instance.pool.everywhere() as db:
         await db.execute("ALTER TABLE erasure DISABLE TRIGGER erasure_is_append_only")
         await db.execute("DELETE FROM erasure WHERE number = 1")
-    assert len((await verify(house, receipts[1].receipt or {})).problems) == 1
+    assert len((await verify(instance, receipts[1].receipt or {})).problems) == 1
 
 
 async def test_S86_a_receipt_repeats_its_erasure_after_a_restore(

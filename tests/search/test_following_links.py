@@ -1,4 +1,4 @@
-"""Following links from a hub: what counts is what the caller sees, and not all of it is read."""
+"""Following links from a hub: only visible links count, and few of them are read."""
 
 import re
 from typing import Any
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 MOST = 200
 MEMBERS = 10_000
 
-# Written at once: a hub has more of them than a test has time to save.
+# Inserted in one statement, because saving thousands of members takes too long.
 _MEMBERS = """
     WITH member AS (
         INSERT INTO memory (
@@ -41,14 +41,16 @@ _MEMBERS = """
 """
 
 
-async def say(engine: Engine, caller: Caller, text: str, *wished: Link) -> MemoryId:
-    return (await save(engine, caller, Save(text, links=wished, wants_vector=False))).memory.id
+async def save_text(engine: Engine, caller: Caller, text: str, *links_wanted: Link) -> MemoryId:
+    return (
+        await save(engine, caller, Save(text, links=links_wanted, wants_vector=False))
+    ).memory.id
 
 
 async def add_members(
     engine: Engine, caller: Caller, hub_id: MemoryId, count: int, **options: Any
 ) -> None:
-    """So many memories that are a part of one."""
+    """Insert memories that are a part of the hub."""
     values: dict[str, Any] = {
         "workspace_id": caller.workspace_id,
         "org_id": caller.org_id,
@@ -75,8 +77,8 @@ async def follow(
 async def test_many_parts_of_a_memory_do_not_crowd_out_its_cause(
     engine: Engine, caller: Caller, weight: float
 ) -> None:
-    cause = await say(engine, caller, "the cause")
-    hub = await say(engine, caller, "hub", Link(Ref(id=cause), Relation.CAUSED_BY, weight))
+    cause = await save_text(engine, caller, "the cause")
+    hub = await save_text(engine, caller, "hub", Link(Ref(id=cause), Relation.CAUSED_BY, weight))
     await add_members(engine, caller, hub, 250)
 
     steps = await follow(engine, caller, hub)
@@ -87,9 +89,9 @@ async def test_many_parts_of_a_memory_do_not_crowd_out_its_cause(
 
 async def test_invisible_links_do_not_use_up_the_limit(engine: Engine, caller: Caller) -> None:
     stranger = await add_colleague(engine, caller)
-    hub = await say(engine, caller, "hub")
+    hub = await save_text(engine, caller, "hub")
     await add_members(engine, stranger, hub, 300, weight=0.9, scope="global")
-    part = await say(engine, caller, "a part", Link(Ref(id=hub), Relation.PART_OF, 0.2))
+    part = await save_text(engine, caller, "a part", Link(Ref(id=hub), Relation.PART_OF, 0.2))
 
     steps = await follow(engine, caller, hub)
 
@@ -97,7 +99,7 @@ async def test_invisible_links_do_not_use_up_the_limit(engine: Engine, caller: C
 
 
 async def test_filtered_out_links_do_not_use_up_the_limit(engine: Engine, caller: Caller) -> None:
-    hub = await say(engine, caller, "hub")
+    hub = await save_text(engine, caller, "hub")
     await add_members(engine, caller, hub, 150, weight=0.9)
     ask = Save("a part", tags=["wanted"], links=[Link(Ref(id=hub), Relation.PART_OF, 0.2)])
     part = (await save(engine, caller, ask)).memory.id
@@ -108,10 +110,10 @@ async def test_filtered_out_links_do_not_use_up_the_limit(engine: Engine, caller
 
 
 async def test_the_second_hop_is_not_crowded_out_either(engine: Engine, caller: Caller) -> None:
-    hub, far = await say(engine, caller, "hub"), await say(engine, caller, "far away")
+    hub, far = await save_text(engine, caller, "hub"), await save_text(engine, caller, "far away")
     await add_members(engine, caller, hub, 250, weight=0.9)
-    near = await say(engine, caller, "near", Link(Ref(id=far), Relation.CAUSED_BY, 0.2))
-    seed = await say(engine, caller, "seed", Link(Ref(id=hub)), Link(Ref(id=near)))
+    near = await save_text(engine, caller, "near", Link(Ref(id=far), Relation.CAUSED_BY, 0.2))
+    seed = await save_text(engine, caller, "seed", Link(Ref(id=hub)), Link(Ref(id=near)))
 
     steps = await follow(engine, caller, seed)
 
@@ -121,9 +123,9 @@ async def test_the_second_hop_is_not_crowded_out_either(engine: Engine, caller: 
 
 
 async def test_forgotten_neighbours_do_not_hide_a_live_one(engine: Engine, caller: Caller) -> None:
-    hub = await say(engine, caller, "hub")
+    hub = await save_text(engine, caller, "hub")
     await add_members(engine, caller, hub, 600, weight=0.9, is_forgotten=True)
-    part = await say(engine, caller, "a part", Link(Ref(id=hub), Relation.PART_OF, 0.2))
+    part = await save_text(engine, caller, "a part", Link(Ref(id=hub), Relation.PART_OF, 0.2))
 
     graph = await neighbours(engine, caller, Ref(id=hub), depth=1)
 
@@ -134,9 +136,9 @@ async def test_private_neighbours_of_others_do_not_hide_the_callers_own(
     engine: Engine, caller: Caller
 ) -> None:
     stranger = await add_colleague(engine, caller)
-    hub = await say(engine, caller, "hub")
+    hub = await save_text(engine, caller, "hub")
     await add_members(engine, stranger, hub, 600, weight=0.9, scope="global")
-    part = await say(engine, caller, "a part", Link(Ref(id=hub), Relation.PART_OF, 0.2))
+    part = await save_text(engine, caller, "a part", Link(Ref(id=hub), Relation.PART_OF, 0.2))
 
     graph = await neighbours(engine, caller, Ref(id=hub), depth=1)
 
@@ -147,8 +149,8 @@ async def test_private_neighbours_of_others_do_not_hide_the_callers_own(
 async def test_thousands_of_links_of_a_hub_are_read_at_most_once(
     engine: Engine, caller: Caller, *, is_analysed: bool
 ) -> None:
-    hub = await say(engine, caller, "hub")
-    unlinked = [await say(engine, caller, f"memory {number}") for number in range(10)]
+    hub = await save_text(engine, caller, "hub")
+    unlinked = [await save_text(engine, caller, f"memory {number}") for number in range(10)]
     await add_members(engine, caller, hub, MEMBERS)
 
     async with engine.pool.writing(caller.workspace_id) as db:
@@ -157,13 +159,13 @@ async def test_thousands_of_links_of_a_hub_are_read_at_most_once(
         with record_plans("ANALYZE, TIMING OFF, COSTS OFF") as plans:
             seeds = [hub, *unlinked]
             steps = await links.follow(db, caller, seeds, NO_FILTER, limit=MOST, now=engine.now())
-        await db.rollback()  # the other tests plan by what they have
+        await db.rollback()  # so that these rows do not affect the plans of other tests
 
     assert len(steps) == MOST
     plan = plans[0].text
     scans = re.findall(r" on memory_link \w+ \(actual rows=([\d.]+) loops=(\d+)\)", plan)
     assert scans
-    # Mostly some hundreds. But what the planner expects hangs on what other tests have left, and it
-    # may sort them all; never again for each of the memories that have no links.
+    # Usually a few hundred. The plan depends on rows that other tests have left, and may sort all
+    # links once, but never once per memory without links.
     assert sum(float(rows) * int(loops) for rows, loops in scans) < 1.2 * MEMBERS
     assert "Seq Scan on memory_link" not in plan

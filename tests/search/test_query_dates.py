@@ -1,4 +1,4 @@
-"""Which days a question speaks of, and how near a memory is to them."""
+"""The days that a question names, and how near a memory is to them."""
 
 from datetime import UTC, date, datetime, time, timedelta, timezone
 
@@ -67,7 +67,7 @@ def test_a_named_time_is_a_range_of_days(question: str, first: str, last: str) -
         ("What did we discuss in May 2023?", ["may 2023"]),
         ("What's new in 2023? Anything?", None),
         ("What happened in 2023?", ["2023"]),
-        # In a text "may" is mostly no month.
+        # Within a text, "may" is usually not the month.
         ("What did I say in May?", []),
         ("What did I say yesterday and on 8 May?", ["8 may"]),
         ("What did I say on 8 May or 9 May?", ["8 may", "9 may"]),
@@ -75,7 +75,7 @@ def test_a_named_time_is_a_range_of_days(question: str, first: str, last: str) -
         ("What happened since May?", []),
         ("What have we done since 8 May 2023?", []),
         ("What happened from 2019 to 2021?", []),
-        # What is to come may have been said at any time.
+        # Plans for the future may have been mentioned at any time.
         ("What do I have on Monday?", None),
         ("What should I do this weekend?", None),
         ("What happens on 12 September?", None),
@@ -191,7 +191,7 @@ def test_dates_ignore_case_but_lookalike_letters_do_not_match() -> None:
         ("2026-11-01", "2026-11-07"),
         ("2026-11-15", "2026-11-15"),
     ]
-    # To an expression that ignores case these are an "s" and an "i".
+    # A case-insensitive pattern would match these as "s" and "i".
     assert span("on 5 auguſt 2023, 5 APRİL 2023 or last ſunday") == []
 
 
@@ -225,7 +225,7 @@ def test_nearness_falls_with_the_distance_in_days() -> None:
 
 
 def test_a_day_is_in_the_time_zone_of_the_question() -> None:
-    """At four in the morning in London it is the evening before in Los Angeles."""
+    """At 4 am in London it is the previous evening in Los Angeles."""
     pacific = timezone(timedelta(hours=-8))
     meant = dates_in("What did I say yesterday?", datetime(2026, 11, 18, 9, tzinfo=pacific))
 
@@ -238,9 +238,9 @@ def test_a_day_is_in_the_time_zone_of_the_question() -> None:
 @example("", date.min)
 @example("", date.max)
 def test_the_days_of_any_question_are_in_order(question: str, today: date) -> None:
-    told = f"{question} 999 years ago, last month, last year, last weekend, {question} in May"
+    text = f"{question} 999 years ago, last month, last year, last weekend, {question} in May"
     asked_at = datetime.combine(today, time(), UTC)
-    meant = dates_in(told, asked_at)
+    meant = dates_in(text, asked_at)
     assert all(begins <= ends for begins, ends in meant.spans(asked_at))
     for each in meant.days:
         assert each.first <= each.last

@@ -1,4 +1,4 @@
-"""Ranking: the sum the contract states, and what holds whatever the lists are."""
+"""Ranking: the fused score of the requirements, and properties that hold for any lists."""
 
 from datetime import UTC, datetime, timedelta
 from math import fsum

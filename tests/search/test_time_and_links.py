@@ -1,4 +1,4 @@
-"""Links and time: what replaces what, what was true when, and how to take it back."""
+"""Links and time: superseding a memory, reading an earlier state, and undoing a change."""
 
 import asyncio
 from datetime import timedelta
@@ -28,7 +28,7 @@ def contents(found: SearchResults) -> list[str]:
     return [finding.memory.content for finding in found.findings]
 
 
-async def say(engine: Engine, caller: Caller, text: str, **options: object) -> Ref:
+async def save_text(engine: Engine, caller: Caller, text: str, **options: object) -> Ref:
     saved = await save(engine, caller, Save(text, **options))  # pyright: ignore[reportArgumentType]
     return Ref(id=saved.memory.id)
 
@@ -38,8 +38,8 @@ async def current(engine: Engine, caller: Caller, view: View | None = None) -> l
     return sorted(contents(await search(engine, caller, ask)))
 
 
-async def held(db: Db, caller: Caller, ref: Ref) -> MemoryId:
-    """The row of a memory, locked as whoever changes it does."""
+async def locked(db: Db, caller: Caller, ref: Ref) -> MemoryId:
+    """Lock the row of a memory, as every change of it does."""
     memory_id = await memories.lock(db, caller, ref)
     assert memory_id
     return memory_id
@@ -48,9 +48,9 @@ async def held(db: Db, caller: Caller, ref: Ref) -> MemoryId:
 async def test_an_authored_update_ends_the_older_statement_until_it_is_undone(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
-    oslo = await say(engine, caller, "Ana lives in Oslo")
+    oslo = await save_text(engine, caller, "Ana lives in Oslo")
     clock.advance(timedelta(days=7))
-    await say(engine, caller, "Ana moved to Bergen", links=[Link(oslo, Relation.UPDATES)])
+    await save_text(engine, caller, "Ana moved to Bergen", links=[Link(oslo, Relation.UPDATES)])
     clock.advance(timedelta(days=1))
 
     now = await current(engine, caller)
@@ -68,8 +68,8 @@ async def test_R245_a_similarity_link_leaves_both_memories_current(
     engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
     embedder.table = {"Ana lives in Oslo": at_cosine(1.0), "Ben lives in Oslo": at_cosine(0.95)}
-    ana = await say(engine, caller, "Ana lives in Oslo", links_similar=True)
-    ben = await say(engine, caller, "Ben lives in Oslo", links_similar=True)
+    ana = await save_text(engine, caller, "Ana lives in Oslo", links_similar=True)
+    ben = await save_text(engine, caller, "Ben lives in Oslo", links_similar=True)
 
     async with engine.reading(caller) as db:
         assert ana.id
@@ -84,8 +84,8 @@ async def test_R245_a_similarity_link_leaves_both_memories_current(
 
 async def test_S48_links_never_cross_workspaces(engine: Engine, caller: Caller) -> None:
     stranger = await new_caller(engine)
-    theirs = await say(engine, stranger, "theirs")
-    ours = await say(
+    theirs = await save_text(engine, stranger, "theirs")
+    ours = await save_text(
         engine, caller, "ours", links=[Link(theirs, Relation.UPDATES)], links_similar=True
     )
 
@@ -102,7 +102,7 @@ async def test_S48_links_never_cross_workspaces(engine: Engine, caller: Caller) 
 async def test_N40_the_same_link_again_overwrites_its_weight(
     engine: Engine, caller: Caller
 ) -> None:
-    one, other = await say(engine, caller, "one"), await say(engine, caller, "other")
+    one, other = await save_text(engine, caller, "one"), await save_text(engine, caller, "other")
     await link(engine, caller, one, Link(other, weight=0.3))
 
     await link(engine, caller, one, Link(other, weight=0.9))
@@ -116,13 +116,15 @@ async def test_a_save_succeeds_while_a_similar_memory_is_deleted(
     engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
     embedder.table = {"old": at_cosine(1.0), "new": at_cosine(0.95)}
-    old = await say(engine, caller, "old")
-    stays = await say(engine, caller, "something else")
-    wished = [Link(old, Relation.CAUSED_BY), Link(stays, Relation.PART_OF)]
+    old = await save_text(engine, caller, "old")
+    stays = await save_text(engine, caller, "something else")
+    links_wanted = [Link(old, Relation.CAUSED_BY), Link(stays, Relation.PART_OF)]
 
     async with engine.writing(caller) as db:
-        await remove_rows(engine, db, caller, [await held(db, caller, old)])
-        saving = asyncio.create_task(say(engine, caller, "new", links=wished, links_similar=True))
+        await remove_rows(engine, db, caller, [await locked(db, caller, old)])
+        saving = asyncio.create_task(
+            save_text(engine, caller, "new", links=links_wanted, links_similar=True)
+        )
         await wait_until_blocked(engine)
     new = await saving
 
@@ -136,10 +138,13 @@ async def test_a_save_succeeds_while_a_similar_memory_is_deleted(
 async def test_linking_a_memory_that_is_being_deleted_fails_with_not_found(
     engine: Engine, caller: Caller, gone: str
 ) -> None:
-    ends = {"source": await say(engine, caller, "one"), "target": await say(engine, caller, "two")}
+    ends = {
+        "source": await save_text(engine, caller, "one"),
+        "target": await save_text(engine, caller, "two"),
+    }
 
     async with engine.writing(caller) as db:
-        await remove_rows(engine, db, caller, [await held(db, caller, ends[gone])])
+        await remove_rows(engine, db, caller, [await locked(db, caller, ends[gone])])
         linking = asyncio.create_task(link(engine, caller, ends["source"], Link(ends["target"])))
         await wait_until_blocked(engine)
 
@@ -150,8 +155,10 @@ async def test_linking_a_memory_that_is_being_deleted_fails_with_not_found(
 async def test_unlinking_an_update_makes_the_older_statement_current_again(
     engine: Engine, caller: Caller
 ) -> None:
-    oslo = await say(engine, caller, "Ana lives in Oslo")
-    bergen = await say(engine, caller, "Ana is in Bergen", links=[Link(oslo, Relation.UPDATES)])
+    oslo = await save_text(engine, caller, "Ana lives in Oslo")
+    bergen = await save_text(
+        engine, caller, "Ana is in Bergen", links=[Link(oslo, Relation.UPDATES)]
+    )
 
     await unlink(engine, caller, bergen, oslo, Relation.UPDATES)
 
@@ -159,7 +166,7 @@ async def test_unlinking_an_update_makes_the_older_statement_current_again(
 
 
 async def test_a_memory_is_not_linked_to_itself(engine: Engine, caller: Caller) -> None:
-    one = await say(engine, caller, "one")
+    one = await save_text(engine, caller, "one")
 
     with pytest.raises(Invalid):
         await link(engine, caller, one, Link(one))
@@ -168,10 +175,12 @@ async def test_a_memory_is_not_linked_to_itself(engine: Engine, caller: Caller) 
 async def test_a_memory_based_on_a_replaced_statement_is_flagged(
     engine: Engine, caller: Caller
 ) -> None:
-    cause = await say(engine, caller, "The office is in Oslo")
-    await say(engine, caller, "Ana takes tram 12", links=[Link(cause, Relation.CAUSED_BY)])
+    cause = await save_text(engine, caller, "The office is in Oslo")
+    await save_text(engine, caller, "Ana takes tram 12", links=[Link(cause, Relation.CAUSED_BY)])
     before = await search(engine, caller, Search(mode=SearchMode.RECENT))
-    await say(engine, caller, "The office is in Bergen", links=[Link(cause, Relation.UPDATES)])
+    await save_text(
+        engine, caller, "The office is in Bergen", links=[Link(cause, Relation.UPDATES)]
+    )
 
     after = await search(engine, caller, Search(mode=SearchMode.RECENT))
 
@@ -185,7 +194,7 @@ async def test_a_memory_based_on_a_replaced_statement_is_flagged(
 async def test_a_forgotten_memory_is_restored_with_its_words_and_vector(
     engine: Engine, caller: Caller, embedder: StubEmbedder
 ) -> None:
-    tea = await say(engine, caller, "Ada takes her tea without milk")
+    tea = await save_text(engine, caller, "Ada takes her tea without milk")
     await forget(engine, caller, tea)
 
     restored = await restore(engine, caller, tea)
@@ -209,7 +218,7 @@ async def test_maintenance_run_once_or_many_times_leaves_the_same_rows(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
     for number in range(5):
-        await say(engine, caller, f"fact {number}", lifecycle="decaying", category="fact")
+        await save_text(engine, caller, f"fact {number}", lifecycle="decaying", category="fact")
         clock.advance(timedelta(days=number))
     clock.advance(timedelta(days=1))
 
@@ -225,10 +234,12 @@ async def test_maintenance_run_once_or_many_times_leaves_the_same_rows(
 async def test_R246_R247_identity_pinned_and_permanent_memories_never_decay(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
-    await say(engine, caller, "She is called Ada", lifecycle="decaying", category="identity")
-    await say(engine, caller, "pinned", lifecycle="decaying", category="todo", pinned=True)
-    await say(engine, caller, "permanent", category="todo")
-    await say(engine, caller, "buy milk", lifecycle="decaying", category="todo", importance=0.15)
+    await save_text(engine, caller, "She is called Ada", lifecycle="decaying", category="identity")
+    await save_text(engine, caller, "pinned", lifecycle="decaying", category="todo", pinned=True)
+    await save_text(engine, caller, "permanent", category="todo")
+    await save_text(
+        engine, caller, "buy milk", lifecycle="decaying", category="todo", importance=0.15
+    )
     before = await importances(engine, caller)
 
     for _ in range(40):
@@ -243,7 +254,7 @@ async def test_R246_R247_identity_pinned_and_permanent_memories_never_decay(
 async def test_pruning_hides_and_can_be_undone(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
-    milk = await say(
+    milk = await save_text(
         engine, caller, "buy milk", lifecycle="decaying", category="todo", importance=0.1
     )
     clock.advance(timedelta(days=100))
@@ -258,9 +269,11 @@ async def test_pruning_hides_and_can_be_undone(
 async def test_repeated_statements_are_merged_into_the_newest(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
-    await say(engine, caller, "Ada likes tea", lifecycle="decaying", category="fact")
+    await save_text(engine, caller, "Ada likes tea", lifecycle="decaying", category="fact")
     clock.advance(timedelta(days=1))
-    newest = await say(engine, caller, "Ada likes tea.", lifecycle="decaying", category="fact")
+    newest = await save_text(
+        engine, caller, "Ada likes tea.", lifecycle="decaying", category="fact"
+    )
 
     await run_decay(engine, caller.workspace_id, no_heartbeat)
 
@@ -272,7 +285,7 @@ async def test_concurrent_recalls_of_the_same_memories_all_succeed_and_count(
     engine: Engine, caller: Caller
 ) -> None:
     for number in range(30):
-        await say(engine, caller, f"fact {number}")
+        await save_text(engine, caller, f"fact {number}")
     orders = [
         Search(mode=mode, limit=30) for mode in (SearchMode.RECENT, SearchMode.IMPORTANT)
     ] * 20

@@ -84,11 +84,11 @@ def takes_id(name: str) -> bool:
     return name == "id" or name.endswith(("_id", "Id"))
 
 
-def cases(door: Interface, own: AlumiaIds, foreign: AlumiaIds) -> Iterator[IsolationRequest]:
+def cases(interface: Interface, own: AlumiaIds, foreign: AlumiaIds) -> Iterator[IsolationRequest]:
     """Yield a case with a foreign id for every parameter of every route that takes an id."""
-    for route in routes_of(door):
+    for route in routes_of(interface):
         names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
-        document = operation(door, route)
+        document = operation(interface, route)
         has_body = "requestBody" in document and str(route) not in UPLOADS
         if has_body:
             assert str(route) in VALID_BODIES, f"{route}: add a valid body"
@@ -113,7 +113,7 @@ def cases(door: Interface, own: AlumiaIds, foreign: AlumiaIds) -> Iterator[Isola
                 yield IsolationRequest(
                     route, f"in the query: {name}", route.path.format(**ids), query, body
                 )
-        for name, _ in fields_of_body(door, route):
+        for name, _ in fields_of_body(interface, route):
             if has_body and body is not None and takes_id(name):
                 added = {**body, name: getattr(foreign, KIND_BY_NAME[name])}
                 yield IsolationRequest(
@@ -176,7 +176,7 @@ async def foreigner(request: pytest.FixtureRequest, engine: Engine, caller: Call
 async def test_R291_R293_R295_S41_foreign_ids_do_not_exist_on_any_route(
     engine: Engine, server: Server, caller: Caller, foreigner: Caller
 ) -> None:
-    door = interface_named(server, "alumia")
+    interface = interface_named(server, "alumia")
     async with (
         client_of(engine, server, caller) as ours,
         client_of(engine, server, foreigner) as theirs,
@@ -187,9 +187,9 @@ async def test_R291_R293_R295_S41_foreign_ids_do_not_exist_on_any_route(
         is_elsewhere = caller.workspace_id != foreigner.workspace_id
         before = await dump(engine, foreigner.workspace_id)
 
-        crossed = {str(each): await send(ours, each) for each in cases(door, own, foreign)}
+        crossed = {str(each): await send(ours, each) for each in cases(interface, own, foreign)}
         between = await dump(engine, foreigner.workspace_id)
-        absent = {str(each): await send(ours, each) for each in cases(door, own, unknown)}
+        absent = {str(each): await send(ours, each) for each in cases(interface, own, unknown)}
 
         assert crossed == absent
         assert {status for status, _ in crossed.values()} == {404}
@@ -202,11 +202,11 @@ async def test_R291_R293_R295_S41_foreign_ids_do_not_exist_on_any_route(
 async def test_every_route_that_takes_an_id_has_a_case(
     server: Server,
 ) -> None:
-    door = interface_named(server, "alumia")
+    interface = interface_named(server, "alumia")
     unknown = unknown_ids()
-    crossed = {each.route for each in cases(door, unknown, unknown)}
+    crossed = {each.route for each in cases(interface, unknown, unknown)}
 
-    without = {str(route) for route in routes_of(door) if route not in crossed}
+    without = {str(route) for route in routes_of(interface) if route not in crossed}
 
     assert without == {
         "GET /api/v1/export",
@@ -297,14 +297,14 @@ async def test_S42_a_removed_member_cannot_export_project_memories(
 async def test_S23_each_right_gives_access_only_to_its_routes(
     engine: Engine, server: Server, caller: Caller
 ) -> None:
-    door = interface_named(server, "alumia")
+    interface = interface_named(server, "alumia")
     async with client_of(engine, server, caller) as http:
         own = await create_all(engine, http, caller)
     without_rights = replace(caller, rights=frozenset())
     for right in caller.rights:
         weak = replace(without_rights, rights=frozenset({right}))
         async with client_of(engine, server, weak) as http:
-            for route in routes_of(door):
+            for route in routes_of(interface):
                 names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
                 ids = {name: getattr(own, KIND_BY_NAME[name]) for name in names}
                 body = VALID_BODIES.get(str(route))
@@ -322,11 +322,11 @@ async def test_S23_each_right_gives_access_only_to_its_routes(
 
 
 async def test_S07_every_route_requires_a_valid_key(server: Server) -> None:
-    door = interface_named(server, "alumia")
+    interface = interface_named(server, "alumia")
     unknown = unknown_ids()
     wrong: list[dict[str, str]] = [{}, {"Authorization": "Bearer rk_00000000_wrong"}]
     async with connect(server) as http:
-        for route in routes_of(door):
+        for route in routes_of(interface):
             names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
             path = route.path.format(**{n: getattr(unknown, KIND_BY_NAME[n]) for n in names})
             for headers in wrong:
