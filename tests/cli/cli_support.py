@@ -111,7 +111,7 @@ def _not_ignoring(by: signal.Signals) -> Generator[None]:
 
 
 def processes(data_dir: Path) -> list[str]:
-    """Return the command lines of a data directory's servers and keepers."""
+    """Return the command lines of a data directory's servers and supervisors."""
     listed = subprocess.run(
         ["ps", "-ww", "-A", "-o", "command="], capture_output=True, text=True, check=True
     )

@@ -84,7 +84,7 @@ class UserProcess:
 
 
 def processes(data_dir: Path, program: str = "") -> list[int]:
-    """Return the pids of a data directory's servers and keepers, found by their command lines."""
+    """Return the pids of a data directory's servers and supervisors, found by their command lines."""
     listed = subprocess.run(
         ["ps", "-ww", "-A", "-o", "pid=,command="], capture_output=True, text=True, check=True
     )
@@ -96,8 +96,8 @@ def processes(data_dir: Path, program: str = "") -> list[int]:
     ]
 
 
-def keepers(data_dir: Path) -> list[int]:
-    return processes(data_dir, "keeper.py")
+def supervisors(data_dir: Path) -> list[int]:
+    return processes(data_dir, "supervisor.py")
 
 
 def server_pid(data_dir: Path) -> int:

@@ -12,10 +12,10 @@ from embedded_support import (
     as_root,
     ask,
     copy,
-    keepers,
     on_linux,
     processes,
     server_pid,
+    supervisors,
 )
 
 from recollect.embedded import CannotStart, attach
@@ -36,15 +36,15 @@ def test_rows_survive_a_killed_server(data_dir: Path, stack: ExitStack) -> None:
     after = stack.enter_context(attach(data_dir))
 
     assert ask(after.url, COUNT) == [(1000,)]
-    assert len(keepers(data_dir)) == 1
+    assert len(supervisors(data_dir)) == 1
 
 
-def test_rows_survive_when_user_keeper_and_server_are_killed(
+def test_rows_survive_when_user_supervisor_and_server_are_killed(
     data_dir: Path, stack: ExitStack, user: Start
 ) -> None:
     alone = user(data_dir, "serve")
     ask(alone.attach()["url"], WRITE)
-    for each in (*keepers(data_dir), server_pid(data_dir)):
+    for each in (*supervisors(data_dir), server_pid(data_dir)):
         os.kill(each, signal.SIGKILL)
     alone.kill()
 
@@ -79,7 +79,7 @@ def test_revive_restarts_a_server_that_died(data_dir: Path, stack: ExitStack) ->
     wait_until(attached.revive)
 
     assert ask(attached.url, COUNT) == [(1000,)]
-    assert len(keepers(data_dir)) == 1
+    assert len(supervisors(data_dir)) == 1
 
 
 def test_attach_waits_for_a_recovering_server(data_dir: Path, stack: ExitStack) -> None:

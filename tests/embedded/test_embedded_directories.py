@@ -128,7 +128,7 @@ def test_S102_other_users_cannot_read_the_data_directory(base: Path, stack: Exit
 
     stack.enter_context(attach(data_dir, exclusive=True))
 
-    locks = ["keeper.lock", "serve.lock", "start.lock", "users.lock"]
+    locks = ["supervisor.lock", "serve.lock", "start.lock", "users.lock"]
     modes = {each.name: mode(each) for each in data_dir.iterdir()}
     assert modes == {
         "postgres": 0o700,

@@ -8,11 +8,11 @@ import pytest
 from embedded_support import (
     UserProcess,
     ask,
-    keepers,
     on_linux,
     processes,
     server_pid,
     started_at,
+    supervisors,
 )
 
 from recollect.embedded import CannotStart, attach
@@ -69,7 +69,7 @@ def test_a_second_process_shares_the_server(data_dir: Path, stack: ExitStack, us
 
     assert result["url"] == attached.url
     assert started_at(result["url"]) == started_at(attached.url)
-    assert len(keepers(data_dir)) == 1
+    assert len(supervisors(data_dir)) == 1
 
 
 def test_a_second_serve_is_rejected_with_the_running_process(
@@ -146,24 +146,24 @@ def test_attach_while_the_server_stops_starts_a_new_one(data_dir: Path, user: St
     assert result == [[(1,)]] * 5
 
 
-def test_a_killed_keeper_is_replaced(data_dir: Path, stack: ExitStack, user: Start) -> None:
+def test_a_killed_supervisor_is_replaced(data_dir: Path, stack: ExitStack, user: Start) -> None:
     alone = user(data_dir)
     alone.attach()
-    [first] = keepers(data_dir)
+    [first] = supervisors(data_dir)
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: not keepers(data_dir))
+    wait_until(lambda: not supervisors(data_dir))
 
     attach(data_dir).detach()
 
-    assert len(keepers(data_dir)) == 1
+    assert len(supervisors(data_dir)) == 1
     alone.kill()
     wait_until(lambda: not processes(data_dir))
 
 
-def test_the_last_detach_stops_the_server_even_without_a_keeper(data_dir: Path) -> None:
+def test_the_last_detach_stops_the_server_even_without_a_supervisor(data_dir: Path) -> None:
     attached = attach(data_dir)
-    [keeper] = keepers(data_dir)
-    os.kill(keeper, signal.SIGKILL)
+    [supervisor] = supervisors(data_dir)
+    os.kill(supervisor, signal.SIGKILL)
 
     attached.detach()
 
@@ -173,7 +173,7 @@ def test_the_last_detach_stops_the_server_even_without_a_keeper(data_dir: Path) 
 def test_ctrl_c_in_the_terminal_does_not_reach_the_server(data_dir: Path, stack: ExitStack) -> None:
     stack.enter_context(attach(data_dir))
 
-    sessions = {os.getsid(each) for each in (server_pid(data_dir), *keepers(data_dir))}
+    sessions = {os.getsid(each) for each in (server_pid(data_dir), *supervisors(data_dir))}
 
     assert os.getsid(0) not in sessions
 
@@ -181,10 +181,10 @@ def test_ctrl_c_in_the_terminal_does_not_reach_the_server(data_dir: Path, stack:
 @on_linux
 def test_the_server_inherits_none_of_our_locks(data_dir: Path, stack: ExitStack) -> None:
     stack.enter_context(attach(data_dir, exclusive=True))
-    [keeper] = keepers(data_dir)
+    [supervisor] = supervisors(data_dir)
 
     assert _open_locks(server_pid(data_dir)) == set()
-    assert _open_locks(keeper) == {"users.lock", "keeper.lock"}
+    assert _open_locks(supervisor) == {"users.lock", "supervisor.lock"}
 
 
 def _open_locks(pid: int) -> set[str]:

@@ -69,9 +69,9 @@ class ServeProcess:
         return self.process.wait(60)
 
     def kill_everything(self) -> None:
-        """Kill the server, the keeper and all PostgreSQL processes at once, like a power cut."""
+        """Kill the server, the supervisor and all PostgreSQL processes at once, like a power cut."""
         assert self.process
-        for pid in _with_descendants([self.process.pid, *_keepers(self.data_dir)]):
+        for pid in _with_descendants([self.process.pid, *_supervisors(self.data_dir)]):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(60)
@@ -113,7 +113,7 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _keepers(data_dir: Path) -> list[int]:
+def _supervisors(data_dir: Path) -> list[int]:
     return [pid for pid, command in _commands() if f"{data_dir}/" in command]
 
 

@@ -53,18 +53,18 @@ class Watcher(TurnSink):
     async def chunks(self, pieces: Sequence[AnswerPiece]) -> None:
         pass
 
-    async def ran(self, ran: FinishedCall) -> None:
+    async def tool_ran(self, finished: FinishedCall) -> None:
         pass
 
     async def finish(self, reason: str, last: Object, usage: Object | None) -> None:
         self.events.append("finish")
 
-    async def heard(self, message: Message, remembered: InjectedMemories) -> None:
-        self.events.append("heard")
+    async def question_stored(self, message: Message, injected: InjectedMemories) -> None:
+        self.events.append("question_stored")
         self.messages.append(message)
 
-    async def kept(self, message: Message, outcome: InboxItem | None) -> None:
-        self.events.append("kept")
+    async def answer_stored(self, message: Message, outcome: InboxItem | None) -> None:
+        self.events.append("answer_stored")
         self.messages.append(message)
         if outcome and self.takes:
             self.saved = await learn_now(self.engine, self.caller, outcome)
@@ -105,7 +105,7 @@ async def test_R029_R030_R035_R036_an_outcome_of_200_characters_is_distilled(
     assert [memory.id.hex for memory in long.saved] == [row["id"].replace("-", "")]
     assert (row["origin"], row["origin_label"]) == ("auto", f"auto_{kind}")
     assert row["summary"]
-    assert long.events == ["heard", "begin", "finish", "kept"]
+    assert long.events == ["question_stored", "begin", "finish", "answer_stored"]
     assert [message.role for message in long.messages] == ["user", "assistant"]
     assert long.messages[1].metadata["kind"] == kind
 

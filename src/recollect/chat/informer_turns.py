@@ -1,4 +1,4 @@
-"""The turns of the Informer interface: what is particular to them; `turn` runs them.
+"""The parts of a turn that are specific to the Informer interface; `turn` runs them.
 
 The user's message is stored before the model is asked, and a claim keeps a second server from
 answering it too. The prompt is the end of the chat, and only memories of this chat are recalled.
@@ -168,7 +168,7 @@ def _recall_from(thread: Ref) -> Recaller:
 
 
 class _ChatTranscript(Transcript):
-    """Stores the answer to a question that is stored already."""
+    """Stores the answer to a question that has already been stored."""
 
     def __init__(self, engine: Engine, caller: Caller, question: ChatQuestion) -> None:
         self._engine = engine
@@ -183,7 +183,7 @@ class _ChatTranscript(Transcript):
     async def store_answer(
         self, db: Db, thread_id: ThreadId | None, answer: AnswerText
     ) -> Message | None:
-        """Store the answer, in the place of an earlier one that is incomplete."""
+        """Store the answer, replacing an earlier incomplete one."""
         question = self._question
         if not answer.text and not answer.is_done:
             return None

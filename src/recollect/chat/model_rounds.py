@@ -391,7 +391,7 @@ async def _run_call(turn: RunningTurn, call: ToolCall) -> FinishedCall:
     context = replace(turn.context, turn=f"{turn.context.turn} {turn.answer.call_count}")
     result = await asyncio.shield(builtin_tools.run_tool(turn.engine, turn.caller, context, call))
     finished = FinishedCall(call, result)
-    await turn.sink.ran(finished)
+    await turn.sink.tool_ran(finished)
     return finished
 
 

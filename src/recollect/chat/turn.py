@@ -142,7 +142,7 @@ async def _start(turn: _Turn) -> tuple[_Record, RunningTurn]:
     if record.entry and injected.injection:
         write = asyncio.ensure_future(_store_injection(engine, caller, injected.injection))
     if record.question.message:
-        await turn.sink.heard(record.question.message, injected)
+        await turn.sink.question_stored(record.question.message, injected)
     context = replace(turn.context, thread_id=record.question.thread_id)
     running = RunningTurn(engine, caller, ask, turn.route, context, injected, turn.sink, write)
     return record, running
@@ -168,7 +168,7 @@ async def _record_start(turn: _Turn) -> _Record:
                 if question.item:
                     await learn_from(engine, db, caller, question.item)
     except Unavailable:
-        # The chat goes on without the database.
+        # The turn continues without the database.
         _log.warning("turn.unrecorded")
         return _Record()
     return _Record(entry, question)
@@ -193,7 +193,7 @@ async def _finish(turn: _Turn, record: _Record, running: RunningTurn, *, is_done
         _log.warning("turn.unrecorded")
         return
     if message:
-        await turn.sink.kept(message, outcome)
+        await turn.sink.answer_stored(message, outcome)
 
 
 async def _record_end(

@@ -1,4 +1,4 @@
-"""Who and what a turn is about: shared by recall, the built-in tools and the transcript. Pure."""
+"""The user, the thread and the messages of a turn: shared by recall, tools and transcript. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a caller asks of a turn: the request, what it may do with memory, and where it is stored."""
+"""A request for a turn: its body, what it may do with memory, and where it is stored."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -66,7 +66,7 @@ class TurnSink(Protocol):
         """Pieces of the stream arrived together, and can be sent together."""
         ...
 
-    async def ran(self, ran: FinishedCall) -> None:
+    async def tool_ran(self, finished: FinishedCall) -> None:
         """A built-in tool ran between two rounds."""
         ...
 
@@ -79,10 +79,10 @@ class TurnSink(Protocol):
         """Whether the user stopped the turn, if it was cancelled."""
         return False
 
-    async def heard(self, message: Message, remembered: InjectedMemories) -> None:
+    async def question_stored(self, message: Message, injected: InjectedMemories) -> None:
         """The user's message was stored in the thread. If there is a thread, this comes first."""
 
-    async def kept(self, message: Message, outcome: InboxItem | None) -> None:
+    async def answer_stored(self, message: Message, outcome: InboxItem | None) -> None:
         """The answer was stored in the thread, complete or as far as it came. This comes last.
 
         `outcome` is the inbox item of a turn whose outcome is distilled. The sink holds its claim

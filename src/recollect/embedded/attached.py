@@ -1,8 +1,8 @@
 """Attach to the embedded PostgreSQL and detach from it; the server stops after the last detach.
 
-Every attached process holds a shared lock. The keeper process waits for the exclusive lock, gets
-it when the last holder has released it or died, and stops the server. There is no counter that a
-`kill -9` could make wrong.
+Every attached process holds a shared lock. The supervisor process waits for the exclusive lock,
+gets it when the last holder has released it or died, and stops the server. There is no counter that
+a `kill -9` could make wrong.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ from recollect.embedded.binaries import find_binaries, readable_binaries
 from recollect.embedded.bootstrap import bootstrap
 from recollect.embedded.cluster import (
     end_orphans,
-    ensure_keeper,
+    ensure_supervisor,
     is_alive,
     launch,
     prepare,
@@ -172,7 +172,7 @@ def _claim_serve(home: Home) -> int:
 
 
 def _join(home: Home) -> int:
-    # This waits only while a keeper is stopping the server.
+    # This waits only while a supervisor is stopping the server.
     fd = open_file(home.users_lock)
     if not wait_lock(fd, fcntl.LOCK_SH, _START_TIMEOUT):
         os.close(fd)
@@ -186,14 +186,14 @@ def _connect(home: Home, bin_dir: Path, socket: Path) -> psycopg.Connection:
     # Connect instead of reading the pid file: only a connection proves that a server runs.
     url = _url(socket, role="postgres", database="postgres")
     server = _try_connect(url) or _start(home, bin_dir, socket, url)
-    _ensure_keeper(home)
+    _ensure_supervisor(home)
     return server
 
 
-def _ensure_keeper(home: Home) -> None:
+def _ensure_supervisor(home: Home) -> None:
     pid = running_pid(home)
     if pid is not None:
-        ensure_keeper(home, pid)
+        ensure_supervisor(home, pid)
 
 
 def _start(home: Home, bin_dir: Path, socket: Path, url: str) -> psycopg.Connection:
@@ -266,13 +266,15 @@ def _detach(home: Home, socket: Path, users: int) -> None:
         unlock(users)
     end = time.monotonic() + _STOP_TIMEOUT.total_seconds()
     while running_pid(home) == pid and time.monotonic() < end:
-        ensure_keeper(home, pid)  # if the keeper was killed, no other process would stop the server
+        ensure_supervisor(
+            home, pid
+        )  # if the supervisor was killed, no other process would stop the server
         time.sleep(_POLL_INTERVAL.total_seconds())
 
 
 def _wait_for_recovery(home: Home, socket: Path, pid: int | None) -> None:
     # PostgreSQL 18 ignores a stop signal while it recovers from the crash of a child process, and
-    # the keeper would wait a minute before it forces the stop.
+    # the supervisor would wait a minute before it forces the stop.
     url = _url(socket, role="postgres", database="postgres")
     end = time.monotonic() + _STOP_TIMEOUT.total_seconds()
     while pid is not None and running_pid(home) == pid and time.monotonic() < end:
@@ -284,7 +286,8 @@ def _wait_for_recovery(home: Home, socket: Path, pid: int | None) -> None:
 
 
 def _is_used(home: Home) -> bool:
-    # The start lock is held, so only a user or a keeper that is stopping the server can block us.
+    # The start lock is held, so only a user or a supervisor that is stopping the server can block
+    # us.
     fd = open_file(home.users_lock)
     try:
         return not try_lock(fd, fcntl.LOCK_EX) and try_lock(fd, fcntl.LOCK_SH)

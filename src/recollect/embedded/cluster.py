@@ -20,7 +20,7 @@ from recollect.embedded.errors import CannotStart
 from recollect.embedded.home import SOCKET_NAME, Home, give_to_server
 from recollect.embedded.locks import open_file, wait_lock
 
-_KEEPER = Path(__file__).with_name("keeper.py")
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _MAX_LOG_BYTES = 10_000_000
 _TAIL_LINES = 12
 
@@ -133,13 +133,13 @@ def prepare(home: Home, bin_dir: Path) -> None:
 
 
 def launch(home: Home, bin_dir: Path, socket_dir: Path) -> Launch:
-    """Start the server and its keeper without waiting for the first connection."""
+    """Start the server and its supervisor without waiting for the first connection."""
     _remove_stale_pid_files(home, socket_dir)
     _rotate(home.log)
     reading, writing = os.pipe()
     try:
         log_start = home.log.stat().st_size if home.log.exists() else 0
-        _run_keeper(home, 0, _command(home, bin_dir, socket_dir), writing)
+        _run_supervisor(home, 0, _command(home, bin_dir, socket_dir), writing)
     except BaseException:
         os.close(reading)
         raise
@@ -148,13 +148,13 @@ def launch(home: Home, bin_dir: Path, socket_dir: Path) -> Launch:
     return Launch(home, reading, log_start)
 
 
-def ensure_keeper(home: Home, pid: int) -> None:
-    """Start a keeper for a running server if its keeper has died."""
-    fd = open_file(home.keeper_lock)
+def ensure_supervisor(home: Home, pid: int) -> None:
+    """Start a supervisor for a running server if its supervisor has died."""
+    fd = open_file(home.supervisor_lock)
     is_free = wait_lock(fd, fcntl.LOCK_EX, timedelta(0))
     os.close(fd)
     if is_free:
-        _run_keeper(home, pid, [], None)
+        _run_supervisor(home, pid, [], None)
 
 
 def running_pid(home: Home) -> int | None:
@@ -308,21 +308,22 @@ def _prewarm_settings(bin_dir: Path) -> dict[str, str]:
     return {"shared_preload_libraries": "pg_prewarm"}
 
 
-def _run_keeper(home: Home, pid: int, command: list[str], ended: int | None) -> None:
+def _run_supervisor(home: Home, pid: int, command: list[str], ended: int | None) -> None:
     users = open_file(home.users_lock)
-    alive = open_file(home.keeper_lock)
+    alive = open_file(home.supervisor_lock)
     log = open_file(home.log, flags=os.O_WRONLY | os.O_APPEND)
-    # A keeper whose server has just died releases the lock in a moment. A second keeper is
+    # A supervisor whose server has just died releases the lock in a moment. A second supervisor is
     # harmless.
     wait_lock(alive, fcntl.LOCK_EX, timedelta(seconds=1))
     passed = [users, alive] if ended is None else [users, alive, ended]
     owner = f"{home.server.uid}:{home.server.gid}" if home.server else ""
     try:
-        # A separate session, so that Ctrl-C in the terminal reaches neither keeper nor server. It
-        # starts as our user and then drops privileges: the server's user may not reach our Python.
+        # A separate session, so that Ctrl-C in the terminal reaches neither supervisor nor server.
+        # It starts as our user and then drops privileges: the server's user may not reach our
+        # Python.
         done = subprocess.run(  # noqa: S603 - our own program
             [
-                *(sys.executable, "-I", "-S", _KEEPER),
+                *(sys.executable, "-I", "-S", _SUPERVISOR),
                 *(",".join(str(each) for each in passed), owner, str(pid), home.cluster),
                 *command,
             ],
@@ -339,7 +340,7 @@ def _run_keeper(home: Home, pid: int, command: list[str], ended: int | None) -> 
         for fd in (users, alive, log):
             os.close(fd)
     if done.returncode:
-        raise CannotStart(f"PostgreSQL's keeper did not start. See the end of `{home.log}`.")
+        raise CannotStart(f"PostgreSQL's supervisor did not start. See the end of `{home.log}`.")
 
 
 def _remove_stale_pid_files(home: Home, socket_dir: Path) -> None:

@@ -48,13 +48,13 @@ class Home:
 
     @property
     def users_lock(self) -> Path:
-        """Shared by all users of the server; the keeper takes it exclusively when none are left."""
+        """Shared by all users of the server; the supervisor takes it when none is left."""
         return self.path / "users.lock"
 
     @property
-    def keeper_lock(self) -> Path:
-        """Held by the running keeper."""
-        return self.path / "keeper.lock"
+    def supervisor_lock(self) -> Path:
+        """Held by the running supervisor."""
+        return self.path / "supervisor.lock"
 
     @property
     def serve_lock(self) -> Path:

@@ -113,7 +113,7 @@ def _redact_introduced(match: re.Match[str]) -> str:
 
 
 def _is_card(text: str) -> bool:
-    """Check Luhn's sum, which one in ten random numbers meets."""
+    """Check Luhn's sum, which one in ten random numbers passes."""
     digits = [int(letter) for letter in text if letter.isdigit()]
     if len(set(digits)) == 1:
         return False

@@ -62,12 +62,12 @@ async def enter_workspace(engine: Engine, caller: Caller, workspace_id: UUID) ->
     return replace(caller, workspace_id=found.id)
 
 
-async def enter_thread(engine: Engine, caller: Caller, channel: ThreadName) -> Caller:
+async def enter_thread(engine: Engine, caller: Caller, thread_name: ThreadName) -> Caller:
     """Return the caller in this thread and its workspace; raise `NotFound` without access."""
     visible = await list_own_workspaces(engine, caller)
     async with engine.pool.everywhere() as db:
         workspace_ids = [each.id for each in visible]
-        found = await threads.locate(db, workspace_ids, channel.ref or Ref(), channel.name)
+        found = await threads.locate(db, workspace_ids, thread_name.ref or Ref(), thread_name.name)
     if found is None:
         raise NotFound("chat")
     inside = replace(caller, workspace_id=found[0])

@@ -111,10 +111,10 @@ class _PageSink(TurnSink):
         """Whether the user stopped the answer."""
         return self._events.is_stopped
 
-    async def heard(self, message: Message, remembered: InjectedMemories) -> None:
+    async def question_stored(self, message: Message, injected: InjectedMemories) -> None:
         """The question is stored. Send it, then the memories that the model is shown."""
         self.send("message.created", chats.from_message(MessageWithMemories(message)).model_dump())
-        items = [chats.from_injected(each).model_dump() for each in shown_of(remembered)]
+        items = [chats.from_injected(each).model_dump() for each in shown_of(injected)]
         self.send("injected", {"items": items})
 
     async def refused(self, begun: StartedTurn, body: bytes) -> None:
@@ -142,14 +142,14 @@ class _PageSink(TurnSink):
         self._answer_text += text
         self.send("delta", {"text": text})
 
-    async def ran(self, ran: FinishedCall) -> None:
+    async def tool_ran(self, finished: FinishedCall) -> None:
         """Report a finished tool call."""
-        self.send("tool", {"name": ran.call.name, "status": "done"})
+        self.send("tool", {"name": finished.call.name, "status": "done"})
 
     async def finish(self, reason: str, last: Object, usage: Object | None) -> None:
         """Nothing to send yet: the answer is sent once it is stored."""
 
-    async def kept(self, message: Message, outcome: InboxItem | None) -> None:
+    async def answer_stored(self, message: Message, outcome: InboxItem | None) -> None:
         """The answer is stored. Send it, then each memory learnt from it, once readable."""
         [stored] = await with_memories(self._engine, self._caller, [message])
         self.send("message.completed", chats.from_message(stored).model_dump())

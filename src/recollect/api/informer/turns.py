@@ -106,7 +106,7 @@ class _InformerTurn(TurnSink):
             if piece.text:
                 self._send_text(piece.text)
 
-    async def ran(self, ran: FinishedCall) -> None:
+    async def tool_ran(self, finished: FinishedCall) -> None:
         """Never called: no tools are offered."""
         raise NotImplementedError
 

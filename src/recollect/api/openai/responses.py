@@ -276,16 +276,16 @@ class ResponseSink(FailableSink):
                 self._add_calls(cast("list[Object]", delta.get("tool_calls") or []))
         await self._flush()
 
-    async def ran(self, ran: FinishedCall) -> None:
+    async def tool_ran(self, finished: FinishedCall) -> None:
         """Send a call of a built-in tool and its result as an `mcp_call` item."""
         self._close_all()
         item: Object = {
             "id": self._item_id("mcp"),
             "type": "mcp_call",
             "server_label": "recollect",
-            "name": ran.call.name,
-            "arguments": ran.call.arguments or "{}",
-            "output": ran.result,
+            "name": finished.call.name,
+            "arguments": finished.call.arguments or "{}",
+            "output": finished.result,
             "error": None,
             "status": "completed",
         }

@@ -192,7 +192,7 @@ class ChatSink(FailableSink):
         )
         await self._client.write(events, is_last=any(_is_end(piece) for piece in pieces))
 
-    async def ran(self, ran: FinishedCall) -> None:
+    async def tool_ran(self, finished: FinishedCall) -> None:
         """Send nothing: the client does not see built-in tools."""
 
     async def finish(self, reason: str, last: Object, usage: Object | None) -> None:

@@ -1,4 +1,4 @@
-"""The definition of a built-in tool, and what a call of one is given."""
+"""The definition of a built-in tool, and the arguments of a call."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ def add(commands: Commands) -> None:
         "backup",
         about="Write everything into one file: a consistent snapshot of the database, also while "
         "a server is running. The file appears under its final name once it is complete and "
-        "verified. It contains private data and only you can read it. Keep it that way.",
+        "verified. It contains private data; only you can read it.",
         example="recollect backup                         recollect-20270131-020000.tar, here\n"
         "recollect backup /backups/recollect.tar  at a path you choose",
     )

@@ -31,7 +31,7 @@ from recollect.portability.dump import (
     prepare_database,
 )
 
-_LINGER_SECONDS = 2.0  # PostgreSQL lists a closed connection for a moment longer
+_DISCONNECT_SECONDS = 2.0  # PostgreSQL lists a closed connection for a moment longer
 
 
 def add(commands: Commands) -> None:
@@ -97,7 +97,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
 
 async def _refuse_other_connections(url: str) -> None:
     async with await connect(url) as db:
-        end = monotonic() + _LINGER_SECONDS
+        end = monotonic() + _DISCONNECT_SECONDS
         while others := await catalog.other_connections(db):
             if monotonic() > end:
                 raise CannotCopy(
@@ -105,7 +105,7 @@ async def _refuse_other_connections(url: str) -> None:
                     "`recollect work` and connection pooler that uses it: data they write after "
                     "the copy would be lost."
                 )
-            await asyncio.sleep(_LINGER_SECONDS / 20)
+            await asyncio.sleep(_DISCONNECT_SECONDS / 20)
 
 
 async def _check_reachable(target: str) -> None:

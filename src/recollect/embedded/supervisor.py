@@ -1,7 +1,7 @@
-"""The keeper: a process that starts PostgreSQL, waits until its last user has gone, and stops it.
+"""The supervisor: a process that starts PostgreSQL and stops it when its last user has gone.
 
-It runs as a separate program with `python -I -S` and does not import Recollect, so it uses about
-9 MB and needs nothing from the disk once it runs.
+It runs as a separate program with `python -I -S` and does not import Recollect, so it uses about 9
+MB and needs nothing from the disk once it runs.
 """
 
 import fcntl
@@ -17,17 +17,17 @@ _STOP_SIGNALS = ((signal.SIGINT, 60.0), (signal.SIGQUIT, 15.0))
 
 
 def main(arguments: list[str]) -> None:
-    """Keep the server of `cluster`: process `pid` if it is not 0, else start it with `command`."""
+    """Supervise the server of `cluster`, process `pid`. If `pid` is 0, start it with `command`."""
     descriptors, owner, pid, cluster, *command = arguments
     users, *others = [int(each) for each in descriptors.split(",")]
     if os.fork():
-        os._exit(0)  # detach: no process has to wait for the keeper, and it leaves no zombie
+        os._exit(0)  # detach: no process has to wait for the supervisor, and it leaves no zombie
     for fd in (users, *others):
         os.set_inheritable(fd, False)
     _drop_privileges(owner)
     server = int(pid) or _start(command)
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # The same signal may end the users, and the keeper ends after them.
+        # The same signal may end the users, and the supervisor ends after them.
         signal.signal(each, signal.SIG_IGN)
     fcntl.flock(users, fcntl.LOCK_EX)
     # The lock is held until this process ends, so new users wait until the server has stopped.
@@ -56,7 +56,7 @@ def _start(command: list[str]) -> int:
 
 
 def _exit_with_server(_number: int, _frame: object) -> None:
-    # The exit closes the pipe that the starting process polls, and releases the keeper lock.
+    # The exit closes the pipe that the starting process polls, and releases the supervisor lock.
     if os.waitpid(-1, os.WNOHANG)[0]:
         os._exit(0)
 
@@ -75,10 +75,10 @@ def _has_ended(server: int, cluster: str) -> bool:
     try:
         return os.waitpid(server, os.WNOHANG)[0] == server
     except ChildProcessError:
-        pass  # already reaped, or started by an earlier keeper
+        pass  # already reaped, or started by an earlier supervisor
     try:
         os.kill(server, 0)
-        with open(os.path.join(cluster, "postmaster.pid"), "rb") as file:  # noqa: PTH118, PTH123 - pathlib would double the keeper's memory
+        with open(os.path.join(cluster, "postmaster.pid"), "rb") as file:  # noqa: PTH118, PTH123 - pathlib would double the supervisor's memory
             return file.readline().strip() != str(server).encode()
     except (ProcessLookupError, FileNotFoundError):
         return True
