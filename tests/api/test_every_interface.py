@@ -89,14 +89,14 @@ async def test_every_interface_has_a_limit_here(server: Server) -> None:
 
 async def test_S07_every_route_of_every_interface_needs_a_credential(server: Server) -> None:
     found: dict[str, int] = {}
-    async with connect(server) as stranger:
+    async with connect(server) as outsider:
         for interface in server.interfaces:
             if isinstance(interface.app, FastAPI):
                 for route in routes_of(interface):
                     path = re.sub(r"{[^}]*}", "x", route.path)
-                    response = await stranger.request(route.method, path)
+                    response = await outsider.request(route.method, path)
                     found[str(route)] = response.status_code
-        found["POST /mcp"] = (await stranger.post("/mcp", json={})).status_code
+        found["POST /mcp"] = (await outsider.post("/mcp", json={})).status_code
 
     assert len(found) > 150
     assert {route for route, status in found.items() if status != 401} == OPEN
@@ -141,11 +141,11 @@ async def test_S61_every_interface_refuses_malformed_json(
 async def test_S93_every_interface_sends_the_security_headers(
     client: httpx2.AsyncClient, engine: Engine, path: str
 ) -> None:
-    async with connect(make_server(engine, https=True)) as stranger:
+    async with connect(make_server(engine, https=True)) as outsider:
         responses = [
             await client.get(path),
             await client.post(path, content=b"{", headers=JSON),
-            await stranger.get(path),
+            await outsider.get(path),
         ]
 
     for response in responses:

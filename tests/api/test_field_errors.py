@@ -102,7 +102,7 @@ def expected_error(path: str, field: str, message: str) -> tuple[int, Object]:
             return 400, {"error": {"code": "invalid_request", "message": message}}
 
 
-async def test_each_interface_reports_it_in_its_own_format(
+async def test_each_interface_reports_too_long_fields_in_its_own_format(
     engine: Engine, server: Server, caller: Caller
 ) -> None:
     async with (

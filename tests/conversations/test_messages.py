@@ -335,14 +335,14 @@ async def test_S41_a_thread_or_message_of_another_org_is_not_found(
     engine: Engine, caller: Caller, chat: Thread
 ) -> None:
     [message] = await add_messages(engine, caller, chat, "one")
-    stranger = await new_caller(engine)
+    outsider = await new_caller(engine)
     acts = [
-        append(engine, stranger, Ref(id=chat.id), [NewMessage("user", "x")]),
-        list_messages(engine, stranger, Ref(code=chat.code), ListMessages(limit=1)),
-        get_message(engine, stranger, Ref(id=message.id)),
-        edit_message(engine, stranger, Ref(code=message.code), EditMessage(content="x")),
-        delete_message(engine, stranger, Ref(id=message.id)),
-        clear_messages(engine, stranger, Ref(id=chat.id)),
+        append(engine, outsider, Ref(id=chat.id), [NewMessage("user", "x")]),
+        list_messages(engine, outsider, Ref(code=chat.code), ListMessages(limit=1)),
+        get_message(engine, outsider, Ref(id=message.id)),
+        edit_message(engine, outsider, Ref(code=message.code), EditMessage(content="x")),
+        delete_message(engine, outsider, Ref(id=message.id)),
+        clear_messages(engine, outsider, Ref(id=chat.id)),
     ]
 
     for act in acts:

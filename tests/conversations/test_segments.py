@@ -1002,11 +1002,11 @@ async def test_S41_a_segment_of_another_org_is_not_found(
     await add_messages(engine, caller, chat, *statements(6))
     await work(engine, caller)
     [found] = await segments_of(engine, caller, chat)
-    stranger = await new_caller(engine)
+    outsider = await new_caller(engine)
 
     for act in (get_segment, regenerate_segment, delete_segment):
         with pytest.raises(NotFound):
-            await act(engine, stranger, Ref(id=found.memory.id))
+            await act(engine, outsider, Ref(id=found.memory.id))
 
 
 # With a chat model.

@@ -301,12 +301,12 @@ async def test_the_index_returns_no_foreign_or_forgotten_memories(
 async def test_callers_outside_the_thread_find_nothing_by_its_index(instance: Engine) -> None:
     caller = await new_caller(instance)
     inside, _ = await fill_thread(instance, caller, MANY)
-    stranger = await new_caller(instance)
+    outsider = await new_caller(instance)
     await update_indexes(instance, caller)
     query = await query_vector(instance, inside, "statement 1", is_indexed=True)
     wanted = Filter(thread_id=inside.thread_id)
 
-    for other in (caller, stranger):
+    for other in (caller, outsider):
         async with instance.reading(other) as db:
             assert not await vectors.candidates(
                 db, other, query, wanted, limit=10, now=instance.now()

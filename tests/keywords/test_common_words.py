@@ -238,15 +238,15 @@ async def count_rows(engine: Engine, caller: Caller) -> tuple[int, int]:
 async def test_private_memories_of_others_in_between_change_no_score(
     engine: Engine, caller: Caller, clock: Clock, embedder: StubEmbedder
 ) -> None:
-    """The memory saved right before tells what a memory is about; what others saved does not."""
+    """The memory saved right before shows its topic; memories of others do not."""
     other = await new_caller(engine)
-    stranger = await add_colleague(engine, caller)
+    colleague = await add_colleague(engine, caller)
     scores: list[list[float]] = []
     for reader in (caller, other):
         await save(engine, reader, Save("Ana: the boiler is broken"))
         clock.advance(timedelta(seconds=1))
         for number in range(35 if reader is caller else 0):
-            await save(engine, stranger, Save(f"Private {number}", scope=Scope.GLOBAL))
+            await save(engine, colleague, Save(f"Private {number}", scope=Scope.GLOBAL))
         clock.advance(timedelta(seconds=1))
         await save(engine, reader, Save("Ana: it was mended on Tuesday"))
         async with engine.reading(reader) as db:

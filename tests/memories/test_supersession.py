@@ -259,18 +259,18 @@ async def test_simultaneous_delete_and_link_do_not_deadlock(
 async def test_a_private_memory_cannot_supersede_a_shared_one(
     engine: Engine, caller: Caller, clock: Clock, scope: Scope
 ) -> None:
-    stranger = await add_colleague(engine, caller)
-    shared = await save_statement(engine, stranger, "The office opens at nine")
+    colleague = await add_colleague(engine, caller)
+    shared = await save_statement(engine, colleague, "The office opens at nine")
     channel = ThreadName("mine") if scope is Scope.THREAD else None
     own = await supersede(
         engine, caller, clock, shared, "The office opens at ten", scope=scope, thread_name=channel
     )
 
-    assert await current_texts(engine, stranger) == ["The office opens at nine"]
-    assert (await find_memory(engine, stranger, shared)).superseded_by is None
+    assert await current_texts(engine, colleague) == ["The office opens at nine"]
+    assert (await find_memory(engine, colleague, shared)).superseded_by is None
     await forget(engine, caller, own) if scope is Scope.GLOBAL else None
     shared_too = await supersede(engine, caller, clock, shared, "The office opens at eight")
-    assert (await find_memory(engine, stranger, shared)).superseded_by == shared_too.id
+    assert (await find_memory(engine, colleague, shared)).superseded_by == shared_too.id
 
 
 async def test_a_private_memory_supersedes_a_private_one_of_the_same_user(
@@ -395,14 +395,14 @@ async def test_the_audit_log_records_that_a_statement_was_reopened(
 async def test_no_event_reveals_a_reopened_memory_the_caller_cannot_see(
     engine: Engine, caller: Caller, clock: Clock
 ) -> None:
-    stranger = await add_colleague(engine, caller)
+    colleague = await add_colleague(engine, caller)
     paris = await save_statement(engine, caller, "Ana lives in Paris", scope=Scope.GLOBAL)
     berlin = await supersede(engine, caller, clock, paris, "Ana lives in Berlin")
 
-    await forget(engine, stranger, berlin)
+    await forget(engine, colleague, berlin)
 
     assert await current_texts(engine, caller) == ["Ana lives in Paris"]
-    events, _ = await list_events(engine, stranger, ListEvents(limit=10, action="memory.reopened"))
+    events, _ = await list_events(engine, colleague, ListEvents(limit=10, action="memory.reopened"))
     assert events == []
 
 

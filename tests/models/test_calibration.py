@@ -109,7 +109,7 @@ async def test_no_fact_is_relevant_to_an_unrelated_question(builtin: BuiltinEmbe
         ("User works as a nurse", "The stand-up is at 9:30", 0.0, 0.2),
     ],
 )
-async def test_likeness_of_everyday_statements(
+async def test_similarity_scores_of_everyday_statements(
     builtin: BuiltinEmbedder, left: str, right: str, low: float, high: float
 ) -> None:
     one, other = await builtin.embed([left, right], Purpose.PASSAGE)

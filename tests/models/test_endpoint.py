@@ -345,7 +345,7 @@ async def test_passages_never_block_queries(embedder: EndpointEmbedder, stub: St
 
 
 class TestCircuit:
-    def test_it_admits_one_call_after_each_pause(self) -> None:
+    def test_an_open_circuit_admits_one_call_after_each_pause(self) -> None:
         now = [0.0]
         circuit = CircuitBreaker(lambda: now[0])
         for _ in range(CircuitBreaker.FAILURES):
@@ -361,7 +361,7 @@ class TestCircuit:
         with pytest.raises(Unavailable):
             circuit.admit()
 
-    def test_one_success_closes_it(self) -> None:
+    def test_one_success_closes_the_circuit(self) -> None:
         now = [0.0]
         circuit = CircuitBreaker(lambda: now[0])
         for _ in range(CircuitBreaker.FAILURES):

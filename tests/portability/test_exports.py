@@ -34,7 +34,7 @@ async def test_S85_an_export_of_a_user_subject_thread_or_key_contains_nothing_el
     engine: Engine, server: Server, caller: Caller, tmp_path: Path
 ) -> None:
     other = await add_colleague(engine, caller)
-    stranger = await new_caller(engine)
+    outsider = await new_caller(engine)
     project = await new_project(engine, caller, other)
     async with client_of(engine, server, caller) as http:
         talk = await open_session(http, user_id="ada")
@@ -46,7 +46,7 @@ async def test_S85_an_export_of_a_user_subject_thread_or_key_contains_nothing_el
         await create_memory(http, "said by the second", theirs)
         await save_memory(http, "the second's own")
         await http.post("/api/v1/learning", json={"category": "role", "insight": "of the second"})
-    async with client_of(engine, server, stranger) as http:
+    async with client_of(engine, server, outsider) as http:
         await save_memory(http, "of another org")
 
     whole = await export(engine, tmp_path / "whole.zip", caller)

@@ -217,7 +217,7 @@ async def test_files_of_other_systems_are_imported_over_http(
     other = await add_colleague(engine, caller)
     async with (
         client_of(engine, server, caller) as http,
-        client_of(engine, server, other) as stranger,
+        client_of(engine, server, other) as outsider,
     ):
         answer = await upload(http, text.encode(), name, **{"from": source})
         again = await upload(http, text.encode(), name, **{"from": source})
@@ -225,7 +225,7 @@ async def test_files_of_other_systems_are_imported_over_http(
         assert answer.json()["data"]["kept"] == {"memory": 1}, answer.text
         assert again.json()["data"]["known"] == {"memory": 1}
         assert await list_values(http) == found
-        assert await list_values(stranger) == []
+        assert await list_values(outsider) == []
 
 
 def chatgpt_export() -> bytes:
@@ -285,7 +285,7 @@ async def test_conversations_of_another_assistant_are_imported_over_http(
     other = await add_colleague(engine, caller)
     async with (
         client_of(engine, server, caller) as http,
-        client_of(engine, server, other) as stranger,
+        client_of(engine, server, other) as outsider,
         client_of(engine, server, await in_new_workspace(engine, caller)) as elsewhere,
     ):
         dry = await upload(http, export(), dryRun=True, **{"from": source})
@@ -304,7 +304,7 @@ async def test_conversations_of_another_assistant_are_imported_over_http(
             "Where is the ferry?",
             "At the quay.",
         ]
-        assert (await list_values(http), await list_values(stranger)) == (["Ada drinks tea"], [])
+        assert (await list_values(http), await list_values(outsider)) == (["Ada drinks tea"], [])
         assert (await elsewhere.get("/api/chats")).json()["results"] == []
 
 

@@ -257,7 +257,7 @@ async def test_a_broken_line_is_reported_with_its_number_and_affects_no_other(
 async def test_an_imported_thread_of_a_project_loses_its_label(
     engine: Engine, server: Server, caller: Caller, tmp_path: Path
 ) -> None:
-    user, stranger = a_user(), await add_colleague(engine, caller)
+    user, outsider = a_user(), await add_colleague(engine, caller)
     project: Object = {"type": "project", "id": str(uuid4()), "name": "Lisbon", "created_at": AT}
     member: Object = {"type": "project_member", "project_id": project["id"], "created_at": AT}
     member["user_id"] = user["id"]
@@ -268,7 +268,7 @@ async def test_an_imported_thread_of_a_project_loses_its_label(
     report = await import_file(engine, path, caller)
 
     [[found]] = await fetch_rows(engine, "SELECT id FROM app_user WHERE login = %s", user["login"])
-    for who in (stranger, replace(caller, user_id=found)):
+    for who in (outsider, replace(caller, user_id=found)):
         async with client_of(engine, server, who) as http:
             tools = OverHttp(http)
             for channel in ("#general", "#random"):
@@ -365,16 +365,16 @@ async def test_users_are_found_by_login_created_without_password_or_replaced(
     engine: Engine, caller: Caller, tmp_path: Path
 ) -> None:
     other = await add_colleague(engine, caller)
-    stranger = await new_caller(engine)
+    outsider = await new_caller(engine)
     logins = dict(
         await fetch_rows(
             engine,
             "SELECT id::text, login FROM app_user WHERE id = ANY(%s)",
-            [other.user_id, stranger.user_id],
+            [other.user_id, outsider.user_id],
         )
     )
     known, new = a_user(login=logins[str(other.user_id)]), a_user()
-    foreign = a_user(login=logins[str(stranger.user_id)])
+    foreign = a_user(login=logins[str(outsider.user_id)])
     path = write_lines(
         tmp_path / "users.jsonl",
         *(known, new, foreign),

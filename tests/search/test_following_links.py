@@ -88,9 +88,9 @@ async def test_many_parts_of_a_memory_do_not_crowd_out_its_cause(
 
 
 async def test_invisible_links_do_not_use_up_the_limit(engine: Engine, caller: Caller) -> None:
-    stranger = await add_colleague(engine, caller)
+    colleague = await add_colleague(engine, caller)
     hub = await save_text(engine, caller, "hub")
-    await add_members(engine, stranger, hub, 300, weight=0.9, scope="global")
+    await add_members(engine, colleague, hub, 300, weight=0.9, scope="global")
     part = await save_text(engine, caller, "a part", Link(Ref(id=hub), Relation.PART_OF, 0.2))
 
     steps = await follow(engine, caller, hub)
@@ -135,9 +135,9 @@ async def test_forgotten_neighbours_do_not_hide_a_live_one(engine: Engine, calle
 async def test_private_neighbours_of_others_do_not_hide_the_callers_own(
     engine: Engine, caller: Caller
 ) -> None:
-    stranger = await add_colleague(engine, caller)
+    colleague = await add_colleague(engine, caller)
     hub = await save_text(engine, caller, "hub")
-    await add_members(engine, stranger, hub, 600, weight=0.9, scope="global")
+    await add_members(engine, colleague, hub, 600, weight=0.9, scope="global")
     part = await save_text(engine, caller, "a part", Link(Ref(id=hub), Relation.PART_OF, 0.2))
 
     graph = await neighbours(engine, caller, Ref(id=hub), depth=1)

@@ -83,8 +83,8 @@ async def test_R245_a_similarity_link_leaves_both_memories_current(
 
 
 async def test_S48_links_never_cross_workspaces(engine: Engine, caller: Caller) -> None:
-    stranger = await new_caller(engine)
-    theirs = await save_text(engine, stranger, "theirs")
+    outsider = await new_caller(engine)
+    theirs = await save_text(engine, outsider, "theirs")
     ours = await save_text(
         engine, caller, "ours", links=[Link(theirs, Relation.UPDATES)], links_similar=True
     )
@@ -96,7 +96,7 @@ async def test_S48_links_never_cross_workspaces(engine: Engine, caller: Caller) 
             "SELECT count(*) FROM memory_link WHERE source_id = %s", [ours.id]
         )
         assert await cursor.fetchone() == (0,)
-    assert await current(engine, stranger) == ["theirs"]
+    assert await current(engine, outsider) == ["theirs"]
 
 
 async def test_N40_the_same_link_again_overwrites_its_weight(

@@ -127,13 +127,13 @@ async def test_concurrent_workspaces_cannot_get_the_same_name(
 async def test_a_user_of_another_org_cannot_be_invited(engine: Engine, caller: Caller) -> None:
     workspace, inside = str(caller.workspace_id), InWorkspace(str(caller.workspace_id))
     await projects.create_project(engine, inside, "apollo")
-    stranger = uuid4().hex
-    await orgs.create_org(engine, uuid4().hex, stranger)
+    outsider = uuid4().hex
+    await orgs.create_org(engine, uuid4().hex, outsider)
 
     for invited in (
-        projects.invite_to_project(engine, inside, "apollo", stranger),
-        orgs.invite_to_workspace(engine, workspace, stranger),
-        create_key(engine, workspace=workspace, user=stranger),
+        projects.invite_to_project(engine, inside, "apollo", outsider),
+        orgs.invite_to_workspace(engine, workspace, outsider),
+        create_key(engine, workspace=workspace, user=outsider),
     ):
         with pytest.raises(NotFound):
             await invited

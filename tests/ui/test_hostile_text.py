@@ -76,7 +76,7 @@ def test_S90_the_browser_rejects_markup_and_inline_code(person: Person) -> None:
     person.page_errors.clear()
 
 
-def test_S90_the_api_documentation_needs_nothing_from_elsewhere(person: Person) -> None:
+def test_S90_the_api_documentation_loads_nothing_from_other_hosts(person: Person) -> None:
     page = person.open("/docs")
 
     expect(page.get_by_role("heading").first).to_be_visible()

@@ -53,11 +53,11 @@ KIND_BY_NAME = {
 VALID_BODIES: dict[str, dict[str, Any]] = {
     "POST /api/v1/memories": {"value": "a new text"},
     "POST /api/v1/memories/recall": {"query": "a text of theirs"},
-    "PATCH /api/v1/memories/{memory_id}": {"value": "changed by a stranger"},
+    "PATCH /api/v1/memories/{memory_id}": {"value": "changed by an outsider"},
     "POST /api/v1/memories/{memory_id}/sources": {"kind": "session", "id": "{session}"},
     "POST /api/v1/sessions": {},
-    "POST /api/v1/learning": {"category": "role", "insight": "a stranger"},
-    "POST /api/v1/tools/save_learning_insight": {"category": "role", "insight": "a stranger"},
+    "POST /api/v1/learning": {"category": "role", "insight": "an outsider"},
+    "POST /api/v1/tools/save_learning_insight": {"category": "role", "insight": "an outsider"},
     "PATCH /api/v1/learning/settings": {"enabled": True},
 }
 UPLOADS = {"POST /api/v1/memories/{memory_id}/assets", "POST /api/v1/import"}

@@ -79,13 +79,13 @@ async def test_R290_its_user_sees_a_global_memory_anywhere_in_the_org_and_others
 async def test_R291_members_and_sessions_of_a_project_see_its_memories(
     engine: Engine, server: Server, caller: Caller
 ) -> None:
-    member, stranger = await add_colleague(engine, caller), await add_colleague(engine, caller)
+    member, outsider = await add_colleague(engine, caller), await add_colleague(engine, caller)
     project = await new_project(engine, caller, member)
-    elsewhere = await new_project(engine, caller, member, stranger)
+    elsewhere = await new_project(engine, caller, member, outsider)
     async with (
         client_of(engine, server, caller) as ours,
         client_of(engine, server, member) as theirs,
-        client_of(engine, server, stranger) as strange,
+        client_of(engine, server, outsider) as strange,
     ):
         memory = await save_memory(ours, "the plan", scope="project", projectId=project)
         inside = await create_session(theirs, projectId=project)
@@ -206,13 +206,13 @@ async def test_N36_with_workspaces_on_and_none_active_nothing_is_visible(
 async def test_S23_a_header_can_only_narrow_access(
     engine: Engine, server: Server, caller: Caller
 ) -> None:
-    stranger, elsewhere = await new_caller(engine), await in_new_workspace(engine, caller)
+    outsider, elsewhere = await new_caller(engine), await in_new_workspace(engine, caller)
     await enable_workspaces(engine, caller, is_on=True)
     async with client_of(engine, server, caller) as http:
         await save_memory(http, "said here")
         for name, value in (
-            ("X-Alumia-Org", stranger.org_id),
-            ("X-Alumia-Workspace", stranger.workspace_id),
+            ("X-Alumia-Org", outsider.org_id),
+            ("X-Alumia-Workspace", outsider.workspace_id),
             ("X-Alumia-Workspace", elsewhere.workspace_id),
             ("X-Alumia-Workspace", "nonsense"),
         ):
@@ -249,10 +249,10 @@ async def test_an_unbound_key_enters_only_workspaces_of_its_user(
 async def test_R295_two_orgs_with_equal_data_see_only_their_own(
     engine: Engine, server: Server, caller: Caller
 ) -> None:
-    stranger = await new_caller(engine)
+    outsider = await new_caller(engine)
     async with (
         client_of(engine, server, caller) as ours,
-        client_of(engine, server, stranger) as theirs,
+        client_of(engine, server, outsider) as theirs,
     ):
         memory = await save_memory(ours, "the same words", key="same")
         other = await save_memory(theirs, "the same words", key="same")

@@ -691,9 +691,9 @@ async def test_S52_a_user_can_run_at_most_eight_turns_at_once(
 
 
 async def test_S41_a_chat_of_another_org_is_not_found(with_model: Dashboard) -> None:
-    stranger = await new_caller(with_model.engine)
+    outsider = await new_caller(with_model.engine)
     path = chat_path(with_model)
-    async with await connect_signed_in(with_model.server, with_model.engine, stranger) as http:
+    async with await connect_signed_in(with_model.server, with_model.engine, outsider) as http:
         responses = [
             await http.get(path),
             await http.patch(path, json={"title": "theirs"}),

@@ -715,15 +715,15 @@ async def requests_for_every_route(dashboard: Dashboard) -> list[tuple[str, str,
     memory_id = memory["id"]
     return [
         ("GET", f"{dashboard.chat}/memories", None),
-        ("POST", f"{dashboard.chat}/memory", {"content": "by a stranger"}),
-        ("PATCH", f"{dashboard.chat}/memories/{memory_id}", {"content": "by a stranger"}),
+        ("POST", f"{dashboard.chat}/memory", {"content": "by an outsider"}),
+        ("PATCH", f"{dashboard.chat}/memories/{memory_id}", {"content": "by an outsider"}),
         ("POST", f"{dashboard.chat}/memories/{memory_id}/rerun-extraction", None),
         ("DELETE", f"{dashboard.chat}/memories/{memory_id}", None),
         ("GET", f"{dashboard.workspace}/memories", None),
         ("GET", f"{dashboard.workspace}/memories?q=text", None),
-        ("POST", f"{dashboard.workspace}/memories", {"content": "by a stranger"}),
+        ("POST", f"{dashboard.workspace}/memories", {"content": "by an outsider"}),
         ("GET", f"{dashboard.workspace}/memories/{memory_id}", None),
-        ("PATCH", f"{dashboard.workspace}/memories/{memory_id}", {"content": "by a stranger"}),
+        ("PATCH", f"{dashboard.workspace}/memories/{memory_id}", {"content": "by an outsider"}),
         ("POST", f"{dashboard.workspace}/memories/{memory_id}/pin", {"pinned": True}),
         ("POST", f"{dashboard.workspace}/memories/{memory_id}/restore", None),
         ("DELETE", f"{dashboard.workspace}/memories/{memory_id}", None),
@@ -741,13 +741,13 @@ async def test_S41_no_route_is_open_to_users_outside_the_workspace(dashboard: Da
     async with dashboard.engine.pool.everywhere() as db:
         await orgs_queries.set_workspaces(db, dashboard.caller.org_id, is_on=True)
         await workspaces_queries.add_workspace_member(db, closed.workspace_id, user_id)
-    strangers = [
+    outsiders = [
         await new_caller(dashboard.engine),
         Caller(dashboard.caller.org_id, user_id, closed.workspace_id, frozenset()),
     ]
 
-    for stranger in strangers:
-        async with await connect_signed_in(dashboard.server, dashboard.engine, stranger) as http:
+    for outsider in outsiders:
+        async with await connect_signed_in(dashboard.server, dashboard.engine, outsider) as http:
             for method, path, body in requests:
                 response = await http.request(method, path, json=body)
                 thing = (

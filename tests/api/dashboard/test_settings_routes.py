@@ -377,8 +377,8 @@ async def test_members_manage_their_own_keys_and_admins_all_keys(dashboard: Dash
         own = (await http.post("/chat/api/keys", json={**body, "name": "own"})).json()
         seen = (await http.get("/chat/api/keys")).json()["items"]
         refused = await http.post(f"/chat/api/keys/{of_admin['id']}/revoke")
-    stranger = await new_caller(dashboard.engine)
-    async with await connect_signed_in(dashboard.server, dashboard.engine, stranger) as http:
+    outsider = await new_caller(dashboard.engine)
+    async with await connect_signed_in(dashboard.server, dashboard.engine, outsider) as http:
         foreign = await http.post(f"/chat/api/keys/{own['id']}/revoke")
         elsewhere = await http.post(
             "/chat/api/keys", json={**body, "workspace_id": f"ws_{dashboard.caller.workspace_id}"}
@@ -463,8 +463,8 @@ async def test_S12_losing_the_admin_role_ends_sessions_and_admin_keys(
         f"/chat/api/members/{dashboard.caller.user_id}", json={"role": "member"}
     )
     assert error_of(own) == (409, "conflict")
-    stranger = await new_caller(dashboard.engine)
-    for other in (stranger.user_id, uuid4(), "nonsense"):
+    outsider = await new_caller(dashboard.engine)
+    for other in (outsider.user_id, uuid4(), "nonsense"):
         response = await dashboard.http.patch(f"/chat/api/members/{other}", json={"role": "admin"})
         assert error_of(response) == (404, "member_not_found")
     nonsense = await dashboard.http.patch(path, json={"role": "king"})
@@ -474,13 +474,13 @@ async def test_S12_losing_the_admin_role_ends_sessions_and_admin_keys(
 async def test_admins_cannot_remove_themselves_or_users_of_another_org(
     dashboard: Dashboard,
 ) -> None:
-    stranger = await new_caller(dashboard.engine)
+    outsider = await new_caller(dashboard.engine)
     taken = await dashboard.http.post("/chat/api/members", json={"name": "taken-name"})
     twice = await dashboard.http.post("/chat/api/members", json={"name": "taken-name"})
 
     responses = [
         await dashboard.http.delete(f"/chat/api/members/{each}")
-        for each in (dashboard.caller.user_id, stranger.user_id, uuid4(), "nonsense")
+        for each in (dashboard.caller.user_id, outsider.user_id, uuid4(), "nonsense")
     ]
 
     assert [error_of(each) for each in responses] == [
@@ -534,14 +534,14 @@ IDS = {
 NEEDED: dict[str, Object] = {
     "POST /chat/api/workspaces": {"name": "theirs"},
     "PATCH /chat/api/workspaces/{workspace_id}": {"name": "theirs"},
-    "POST /chat/api/workspaces/{workspace_id}/memories": {"content": "by a stranger"},
-    "PATCH /chat/api/workspaces/{workspace_id}/memories/{memory_id}": {"content": "by a stranger"},
+    "POST /chat/api/workspaces/{workspace_id}/memories": {"content": "by an outsider"},
+    "PATCH /chat/api/workspaces/{workspace_id}/memories/{memory_id}": {"content": "by an outsider"},
     "POST /chat/api/workspaces/{workspace_id}/memories/{memory_id}/pin": {"pinned": True},
     "PATCH /chat/api/chats/{chat_id}": {"title": "theirs"},
-    "POST /chat/api/chats/{chat_id}/turns": {"content": "by a stranger"},
-    "POST /chat/api/{chat_id}/memory": {"content": "by a stranger"},
+    "POST /chat/api/chats/{chat_id}/turns": {"content": "by an outsider"},
+    "POST /chat/api/{chat_id}/memory": {"content": "by an outsider"},
     "PATCH /chat/api/members/{member_id}": {"role": "member"},
-    "PATCH /chat/api/{chat_id}/memories/{memory_id}": {"content": "by a stranger"},
+    "PATCH /chat/api/{chat_id}/memories/{memory_id}": {"content": "by an outsider"},
 }
 # Routes without ids, which return only the caller's own data.
 NO_IDS = {
@@ -587,10 +587,10 @@ async def test_S41_no_route_finds_things_of_another_org(dashboard: Dashboard) ->
         for each in routes_of(interface)
         if each.path.startswith("/chat/api") and str(each) not in NO_IDS and each.method != "HEAD"
     ]
-    stranger = await new_caller(dashboard.engine)
+    outsider = await new_caller(dashboard.engine)
     statuses: dict[str, int] = {}
 
-    async with await connect_signed_in(dashboard.server, dashboard.engine, stranger) as http:
+    async with await connect_signed_in(dashboard.server, dashboard.engine, outsider) as http:
         for route in routes:
             description = operation(interface, route)
             needs_query = {

@@ -65,10 +65,10 @@ async def test_S15_a_valid_cookie_does_not_excuse_a_bad_token(
 
 BODIES: dict[str, Object] = {
     "POST /api/chats": {"name": "mine"},
-    "PUT /api/chats/{chat_id}": {"name": "changed by a stranger"},
-    "POST /api/chats/{chat_id}": {"content": "by a stranger"},
-    "POST /api/chats/{chat_id}/messages": {"content": "by a stranger"},
-    "PUT /api/messages/{message_id}": {"content": "by a stranger"},
+    "PUT /api/chats/{chat_id}": {"name": "changed by an outsider"},
+    "POST /api/chats/{chat_id}": {"content": "by an outsider"},
+    "POST /api/chats/{chat_id}/messages": {"content": "by an outsider"},
+    "PUT /api/messages/{message_id}": {"content": "by an outsider"},
     "POST /api/messages/{message_id}/files": {"filename": "a", "data": "aGk="},
     "POST /api/chats/{chat_id}/memories": {"messageIds": ["{message_id}"], "summary": "x"},
     "POST /api/chats/{chat_id}/memories/search": {"query": "a secret of theirs"},
@@ -178,9 +178,9 @@ async def test_S07_N25_every_route_needs_a_valid_credential(server: Server) -> N
     names: list[str] = ["chat_id", "message_id", "file_id", "memory_id"]
     ids = dict.fromkeys(names, UNKNOWN)
     for headers in ({}, {"Authorization": "Bearer rk_00000000_wrong"}, {"Cookie": "session=x"}):
-        async with connect(server, **headers) as stranger:
+        async with connect(server, **headers) as outsider:
             for route in guarded(server):
-                answer = await send(stranger, route, ids)
+                answer = await send(outsider, route, ids)
                 assert error_of(answer) == (401, "Unauthorized")
                 assert answer.headers["www-authenticate"] == "Bearer"
 

@@ -105,8 +105,8 @@ MEMORY_ROUTES = [
 async def test_R124_N25_every_memory_route_needs_a_credential(
     server: Server, method: str, path: str, body: Object | None
 ) -> None:
-    async with connect(server) as stranger:
-        answer = await stranger.request(
+    async with connect(server) as outsider:
+        answer = await outsider.request(
             method, path.format(chat=f"chat-{UNKNOWN}", memory=f"mem-{UNKNOWN}"), json=body
         )
 

@@ -209,8 +209,8 @@ async def test_N19_bad_json_and_bad_keys_get_the_openai_object(
     headers = {"content-type": "application/json"}
     bad = await http.post(f"{workspace_path(caller)}/memories", content=b"{", headers=headers)
     assert error_code(bad) == (400, "json_parse_error")
-    async with connect(server, Authorization="Bearer rk_00000000_wrong") as stranger:
-        assert error_code(await stranger.get(workspace_path(caller))) == (
+    async with connect(server, Authorization="Bearer rk_00000000_wrong") as outsider:
+        assert error_code(await outsider.get(workspace_path(caller))) == (
             401,
             "authentication_error",
         )
@@ -280,13 +280,13 @@ ROUTES = [
     ("PATCH", "", {"name": "Taken over"}),
     ("DELETE", "", None),
     ("GET", "/memories", None),
-    ("POST", "/memories", {"content": "Created by a stranger."}),
+    ("POST", "/memories", {"content": "Created by an outsider."}),
     ("POST", "/search", {"query": "secret"}),
     ("GET", "/pending", None),
     ("POST", "/pending/lrn_{pending}/accept", None),
     ("POST", "/pending/lrn_{pending}/reject", None),
     ("GET", "/memories/{memory}", None),
-    ("PATCH", "/memories/{memory}", {"content": "Changed by a stranger."}),
+    ("PATCH", "/memories/{memory}", {"content": "Changed by an outsider."}),
     ("DELETE", "/memories/{memory}", None),
 ]
 
@@ -311,21 +311,21 @@ async def test_S41_another_users_workspace_cannot_be_reached(
 ) -> None:
     ids = await create_content(engine, caller, http)
     if whose == "another org":
-        stranger = await new_caller(engine)
-        key = (await create_key(engine, workspace=str(stranger.workspace_id), is_unbound=True)).text
+        outsider = await new_caller(engine)
+        key = (await create_key(engine, workspace=str(outsider.workspace_id), is_unbound=True)).text
     elif whose == "a workspace's key":
-        stranger = await in_new_workspace(engine, caller)
-        key = await key_for(engine, stranger.workspace_id)
+        outsider = await in_new_workspace(engine, caller)
+        key = await key_for(engine, outsider.workspace_id)
     else:
-        stranger = await in_new_workspace(engine, caller)
+        outsider = await in_new_workspace(engine, caller)
         async with engine.pool.everywhere() as db:
-            login = f"guest-{stranger.workspace_id}"
+            login = f"guest-{outsider.workspace_id}"
             await users.add_user(db, caller.org_id, login, password_hash=None, is_admin=False)
             await orgs.set_workspaces(db, caller.org_id, is_on=True)
-        await invite_to_workspace(engine, str(stranger.workspace_id), login)
+        await invite_to_workspace(engine, str(outsider.workspace_id), login)
         key = (
             await create_key(
-                engine, workspace=str(stranger.workspace_id), user=login, is_unbound=True
+                engine, workspace=str(outsider.workspace_id), user=login, is_unbound=True
             )
         ).text
     before = [
@@ -334,7 +334,7 @@ async def test_S41_another_users_workspace_cannot_be_reached(
     ]
 
     async with connect(server, Authorization=f"Bearer {key}") as client:
-        base = f"/proj_{stranger.org_id}/v1/workspaces"
+        base = f"/proj_{outsider.org_id}/v1/workspaces"
         for method, template, body in ROUTES:
             path = template.format(**ids)
             address = f"{base}/ws_{caller.workspace_id}{path}"
@@ -342,11 +342,11 @@ async def test_S41_another_users_workspace_cannot_be_reached(
             assert answer.status_code in {403, 404}, (method, template, answer.text)
             assert (method, answer.status_code) in {(method, 404), ("DELETE", 403)}
             # The ids do not work in their own workspace either.
-            own = f"{base}/ws_{stranger.workspace_id}{path}"
+            own = f"{base}/ws_{outsider.workspace_id}{path}"
             if "{" in template:
                 assert (await client.request(method, own, json=body)).status_code == 404
         listed = (await client.get(base)).json()["items"]
-        assert [each["id"] for each in listed] == [f"ws_{stranger.workspace_id}"]
+        assert [each["id"] for each in listed] == [f"ws_{outsider.workspace_id}"]
 
     after = [
         (await http.get(f"{workspace_path(caller)}/{each}")).text

@@ -133,8 +133,8 @@ async def test_S83_project_changes_are_audited_and_hidden_from_other_users(
     assert {(actor, user_id) for _, actor, user_id in audited} == {
         (client.key[:11], caller.user_id)
     }
-    stranger = await add_colleague(engine, caller)
-    key = await key_for(engine, caller.workspace_id, user=str(stranger.user_id))
+    outsider = await add_colleague(engine, caller)
+    key = await key_for(engine, caller.workspace_id, user=str(outsider.user_id))
     async with connect(server, **{"X-API-Key": key}) as theirs:
         assert (await theirs.get("/v1/traces")).json()["data"] == []
     assert len((await http.get("/v1/traces")).json()["data"]) == len(audited)

@@ -98,8 +98,8 @@ async def test_R209_R225_an_unknown_id_is_not_found(client: ApiClient, memory_id
 
 
 async def test_R209_a_memory_of_another_org_is_not_found(client: ApiClient, engine: Engine) -> None:
-    stranger = await new_caller(engine)
-    key = await key_for(engine, stranger.workspace_id)
+    outsider = await new_caller(engine)
+    key = await key_for(engine, outsider.workspace_id)
     async with connect(make_server(engine), **{"X-API-Key": key}) as http:
         theirs = await create_memory(http, "Grace lives in New York")
         address = f"/v1/memory/{theirs['id']}"

@@ -40,8 +40,8 @@ def embedder() -> StubEmbedder:
 async def test_R195_a_search_covers_all_sessions_of_the_caller_only(
     client: ApiClient, engine: Engine
 ) -> None:
-    stranger = await new_caller(engine)
-    key = await key_for(engine, stranger.workspace_id)
+    outsider = await new_caller(engine)
+    key = await key_for(engine, outsider.workspace_id)
     async with connect(make_server(engine), **{"X-API-Key": key}) as http:
         await create_memory(http, "c 0.95")
     await create_memory(client.http, "a 0.9", await open_session(client.http))

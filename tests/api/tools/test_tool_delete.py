@@ -139,8 +139,8 @@ async def test_R274_deleting_an_unknown_foreign_or_forgotten_memory_returns_fals
     tools: Surface, engine: Engine
 ) -> None:
     saved = await save_memory(tools, "The gate code is 4711")
-    stranger = await new_caller(engine)
-    theirs = await TOOLS["memory_save"].call(engine, stranger, {"content": "Not yours"})
+    outsider = await new_caller(engine)
+    theirs = await TOOLS["memory_save"].call(engine, outsider, {"content": "Not yours"})
     foreign = to_json(theirs)["memory_id"]
     await tools.call("memory_delete", memory_id=saved)
 

@@ -38,7 +38,7 @@ async def test_R228_a_branch_cortex_or_compaction_worker_gets_working_tools(
     assert after.json()["memories"] == []
 
 
-async def test_R228_a_channel_gets_no_tools_and_an_unnamed_process_all(
+async def test_R228_a_channel_gets_no_tools_and_an_unnamed_process_gets_all(
     client: ApiClient, server: Server
 ) -> None:
     channel = await client.http.get("/v1/tools", params={"process": "channel"})

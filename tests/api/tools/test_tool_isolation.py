@@ -95,7 +95,7 @@ def cases(own: Things, foreign: Things) -> Iterator[ForeignIdCall]:
         memory = f"/agents/memories/{foreign.memory}"
         of = "/agents/memories/{memory_id}"
         link = {"target_id": own.memory}
-        yield ForeignIdCall(f"PUT {of}", memory, agent, {"content": "changed by a stranger"})
+        yield ForeignIdCall(f"PUT {of}", memory, agent, {"content": "changed by an outsider"})
         yield ForeignIdCall(f"DELETE {of}", memory, agent)
         yield ForeignIdCall(f"POST {of}/reopen", f"{memory}/reopen", agent)
         yield ForeignIdCall(f"POST {of}/associations", f"{memory}/associations", agent, link)

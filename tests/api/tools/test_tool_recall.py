@@ -609,8 +609,8 @@ async def test_a_query_for_a_time_respects_filters_and_visibility(
     gone = await save_memory(tools, "Ana sold a canoe", said_at="2026-02-28T10:00:00Z")
     await tools.call("memory_delete", memory_id=gone)
     await save_memory(tools, "The boiler was mended", said_at="2026-02-28T11:00:00Z")
-    stranger = Direct(engine, await new_caller(engine))
-    await save_memory(stranger, "A stranger's secret", said_at="2026-02-28T12:00:00Z")
+    outsider = Direct(engine, await new_caller(engine))
+    await save_memory(outsider, "A stranger's secret", said_at="2026-02-28T12:00:00Z")
 
     assert await recall_texts(tools, "What happened yesterday?", tags=["sport"]) == [
         "Ana bought a kayak"
