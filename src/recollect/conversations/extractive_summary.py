@@ -124,8 +124,8 @@ def summary_of(lines: Sequence[SpokenLine], max_length: int | None = None) -> st
     if not sentences:
         return ""
     wanted = _sentence_count(len({each.message for each in sentences}))
-    taken = _with_context(_best(sentences, wanted), sentences)
-    quoted = _quote([sentences[number] for number in sorted(taken)])
+    selected = _with_context(_best(sentences, wanted), sentences)
+    quoted = _quote([sentences[number] for number in sorted(selected)])
     return " ".join(quoted if max_length is None else fit_to_length(quoted, max_length))
 
 
@@ -262,13 +262,13 @@ def _best(sentences: Sequence[_Sentence], wanted: int) -> list[int]:
     frequency = Counter(stem for each in sentences for stem in each.stems)
     first = next((each.message for each in sentences if not each.is_phatic), None)
     scores = [_score(each, frequency, first) for each in sentences]
-    taken: list[int] = []
+    selected: list[int] = []
     for number in sorted(range(len(sentences)), key=lambda each: (-scores[each], each)):
-        if len(taken) >= wanted or scores[number] <= 0:
+        if len(selected) >= wanted or scores[number] <= 0:
             break
-        if not any(_repeats(sentences[number], sentences[other]) for other in taken):
-            taken.append(number)
-    return taken or [max(range(len(sentences)), key=lambda each: (sentences[each].words, -each))]
+        if not any(_repeats(sentences[number], sentences[other]) for other in selected):
+            selected.append(number)
+    return selected or [max(range(len(sentences)), key=lambda each: (sentences[each].words, -each))]
 
 
 def _score(sentence: _Sentence, frequency: Counter[str], first: int | None) -> float:
@@ -288,10 +288,10 @@ def _repeats(sentence: _Sentence, other: _Sentence) -> bool:
     return shared >= _REPEATED * min(len(sentence.stems), len(other.stems))
 
 
-def _with_context(taken: Sequence[int], sentences: Sequence[_Sentence]) -> set[int]:
+def _with_context(selected: Sequence[int], sentences: Sequence[_Sentence]) -> set[int]:
     """Add the question to a short answer, and the answer to a question."""
-    whole = set(taken)
-    for number in taken:
+    whole = set(selected)
+    for number in selected:
         sentence = sentences[number]
         if sentence.is_question:
             whole.update(_answer(number, sentences))
@@ -356,11 +356,11 @@ def shorten(text: str, max_length: int) -> str:
     end = max_length - 1
     if end < 0:
         return ""
-    places = range(end, max(0, end - _MAX_CUT_STEP), -1)
-    between_words = (each for each in places if text[each].isspace())
-    between_letters = (each for each in places if not _belong_together(text[each - 1], text[each]))
-    place = next(between_words, None) or next(between_letters, end)
-    return f"{text[:place].rstrip()}…"
+    cuts = range(end, max(0, end - _MAX_CUT_STEP), -1)
+    between_words = (each for each in cuts if text[each].isspace())
+    between_letters = (each for each in cuts if not _belong_together(text[each - 1], text[each]))
+    cut = next(between_words, None) or next(between_letters, end)
+    return f"{text[:cut].rstrip()}…"
 
 
 def _belong_together(before: str, after: str) -> bool:

@@ -121,19 +121,19 @@ async def make_segment(
         check_content(ask.summary)
     async with engine.reading(caller) as db:
         located = await find_thread_of(engine, db, caller, thread)
-        said = await _find_named(db, caller, located.id, ask.messages)
+        batch = await _find_named(db, caller, located.id, ask.messages)
     summary = (
-        await summarise(engine, caller.workspace_id, said)
+        await summarise(engine, caller.workspace_id, batch)
         if ask.summary is None
         else Summary(ask.summary, GIVEN)
     )
     embedded = await generations.embed_passage(engine, caller.workspace_id, summary.text)
     async with engine.writing(caller) as db:
         locked = await lock_thread(engine, db, caller, Ref(id=located.id))
-        said = await _find_named(db, caller, locked.id, ask.messages)
+        batch = await _find_named(db, caller, locked.id, ask.messages)
         async with pipeline(db):
             memory = await store_segment(
-                engine, db, caller, locked, said, ask.reason, summary, embedded, is_cut=False
+                engine, db, caller, locked, batch, ask.reason, summary, embedded, is_cut=False
             )
         return await _with_messages(db, caller, memory)
 
@@ -271,19 +271,19 @@ async def plan_segments(
     located = await _locate(engine, caller, thread)
     while True:
         async with engine.reading(caller) as db:
-            said = await messages.page(
+            batch = await messages.page(
                 db, caller, located.id, beyond=beyond, limit=messages_to_read(rules)
             )
-        found = await segment_ends_of(engine, caller.workspace_id, said, rules)
+        found = await segment_ends_of(engine, caller.workspace_id, batch, rules)
         begin = 0
         for cut in found:
             planned.append(PlannedSegment(cut.length, cut.reason, cut.note))
             begin += cut.length
-        if len(said) < messages_to_read(rules):
-            if begin < len(said):
-                planned.append(PlannedSegment(len(said) - begin, None, "still open"))
+        if len(batch) < messages_to_read(rules):
+            if begin < len(batch):
+                planned.append(PlannedSegment(len(batch) - begin, None, "still open"))
             return planned
-        beyond = said[begin - 1].sort_position
+        beyond = batch[begin - 1].sort_position
 
 
 async def resegment(engine: Engine, caller: Caller, thread: Ref) -> int:
@@ -313,22 +313,22 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
                 await segments.schedule(db, caller.workspace_id, thread_id, None)
                 return
             joined = await segments.stale_in(db, caller.workspace_id, thread_id)
-            said = await messages.page(
+            batch = await messages.page(
                 db, caller, thread_id, beyond=locked.frontier, limit=messages_to_read(rules)
             )
-        found = await segment_ends_of(engine, caller.workspace_id, said, rules)
+        found = await segment_ends_of(engine, caller.workspace_id, batch, rules)
         if not found:
-            found = _end_by_silence(engine, locked, said, rules)
+            found = _end_by_silence(engine, locked, batch, rules)
         if not found:
             is_split = all(
                 [await split_late_messages(engine, caller, each, rules, beat) for each in joined]
             )
-            if is_split and await _schedule_next(engine, caller, locked, said, rules):
+            if is_split and await _schedule_next(engine, caller, locked, batch, rules):
                 return
             continue
         frontier, begin = locked.frontier, 0
         for cut in found:
-            part = said[begin : begin + cut.length]
+            part = batch[begin : begin + cut.length]
             if not await _store_if_unchanged(engine, caller, thread_id, frontier, part, cut):
                 break
             frontier, begin = part[-1].sort_position, begin + cut.length
@@ -336,23 +336,23 @@ async def _segment(engine: Engine, caller: Caller, thread_id: ThreadId, beat: He
 
 
 def _end_by_silence(
-    engine: Engine, locked: LockedThread, said: Sequence[Message], rules: SegmentRules
+    engine: Engine, locked: LockedThread, batch: Sequence[Message], rules: SegmentRules
 ) -> list[SegmentEnd]:
-    if not said or locked.heard_at is None:
+    if not batch or locked.heard_at is None:
         return []
     silence = engine.now() - locked.heard_at
     if silence <= rules.max_pause:
         return []
-    last = said[-1]
+    last = batch[-1]
     message = SegmenterMessage(last.content, speaker_of(last), last.created_at)
-    return [idle(message, len(said), silence)]
+    return [idle(message, len(batch), silence)]
 
 
 async def _schedule_next(
     engine: Engine,
     caller: Caller,
     locked: LockedThread,
-    said: Sequence[Message],
+    batch: Sequence[Message],
     rules: SegmentRules,
 ) -> bool:
     """Schedule the thread for the end of the pause; return False if a message arrived meanwhile."""
@@ -361,7 +361,7 @@ async def _schedule_next(
         if now != locked:
             return now is None
         due_at = None
-        if said and locked.heard_at:
+        if batch and locked.heard_at:
             due_at = locked.heard_at + rules.max_pause + timedelta(milliseconds=1)
         await segments.schedule(db, caller.workspace_id, locked.id, due_at)
         return True
@@ -372,25 +372,25 @@ async def _store_if_unchanged(
     caller: Caller,
     thread_id: ThreadId,
     frontier: MessagePosition | None,
-    said: Sequence[Message],
+    batch: Sequence[Message],
     cut: SegmentEnd,
 ) -> bool:
     """Store a segment as a memory; return False if the thread has changed since it was read."""
-    summary = await summarise(engine, caller.workspace_id, said)
+    summary = await summarise(engine, caller.workspace_id, batch)
     embedded = await generations.embed_passage(engine, caller.workspace_id, summary.text)
     async with engine.writing(caller) as db:
         locked = await messages.lock_thread(db, caller, Ref(id=thread_id), engine.now())
         if locked is None or locked.frontier != frontier:
             return False
         current = await messages.marks(
-            db, caller.workspace_id, thread_id, beyond=frontier, limit=len(said)
+            db, caller.workspace_id, thread_id, beyond=frontier, limit=len(batch)
         )
-        if current != marks_of(said):
+        if current != marks_of(batch):
             return False
         async with pipeline(db):
-            await segments.close_until(db, caller.workspace_id, thread_id, said[-1].sort_position)
+            await segments.close_until(db, caller.workspace_id, thread_id, batch[-1].sort_position)
             await store_segment(
-                engine, db, caller, locked, said, cut.reason, summary, embedded, is_cut=True
+                engine, db, caller, locked, batch, cut.reason, summary, embedded, is_cut=True
             )
         return True
 
@@ -429,11 +429,11 @@ async def _regenerate(
     for _ in range(_TRIES):
         async with engine.reading(caller) as db:
             before = await _existing(engine, db, caller, ref)
-            said = await messages.of_memory(db, caller, before.id)
+            batch = await messages.of_memory(db, caller, before.id)
             is_generated = await _is_generated(db, before)
         summary = (
-            await summarise(engine, caller.workspace_id, said)
-            if said and (is_generated or is_requested)
+            await summarise(engine, caller.workspace_id, batch)
+            if batch and (is_generated or is_requested)
             else None
         )
         text = summary.text if summary else before.content
@@ -444,7 +444,7 @@ async def _regenerate(
                 locked = await messages.lock_thread(
                     db, caller, Ref(id=before.thread_id), engine.now()
                 )
-            memory = await _lock_unchanged(engine, db, caller, before, said)
+            memory = await _lock_unchanged(engine, db, caller, before, batch)
             if memory is None:
                 continue
             if summary and (is_requested or summary.text != memory.content):
@@ -459,14 +459,14 @@ async def _regenerate(
 
 
 async def _lock_unchanged(
-    engine: Engine, db: Db, caller: Caller, before: Memory, said: Sequence[Message]
+    engine: Engine, db: Db, caller: Caller, before: Memory, batch: Sequence[Message]
 ) -> Memory | None:
     """Lock the memory and return it, or None if it or its messages have changed since."""
     inside = replace(caller, thread_id=before.thread_id)
     await memories.lock(db, inside, Ref(id=before.id))
     memory = await _existing(engine, db, caller, Ref(id=before.id))
     current = await messages.of_memory(db, caller, memory.id)
-    is_same = memory.version == before.version and marks_of(current) == marks_of(said)
+    is_same = memory.version == before.version and marks_of(current) == marks_of(batch)
     return memory if is_same else None
 
 
@@ -519,10 +519,10 @@ async def _embed_again(
 
 
 async def _with_messages(db: Db, caller: Caller, memory: Memory) -> SegmentMemory:
-    said = await messages.of_memory(db, caller, memory.id)
-    attached = await files.of_messages(db, caller.workspace_id, [each.id for each in said])
+    batch = await messages.of_memory(db, caller, memory.id)
+    attached = await files.of_messages(db, caller.workspace_id, [each.id for each in batch])
     embedding = await vectors.of_memory(db, caller.workspace_id, memory.id)
-    return SegmentMemory(memory, said, attached, embedding)
+    return SegmentMemory(memory, batch, attached, embedding)
 
 
 async def _with_counts(

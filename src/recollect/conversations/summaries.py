@@ -62,9 +62,11 @@ class _SummaryAnswer(BaseModel):
     summary: str = Field(max_length=_MAX_SUMMARY_CHARACTERS)
 
 
-async def summarise(engine: Engine, workspace_id: WorkspaceId, said: Sequence[Message]) -> Summary:
+async def summarise(
+    engine: Engine, workspace_id: WorkspaceId, messages: Sequence[Message]
+) -> Summary:
     """Summarise messages in a few sentences; never empty."""
-    lines = [SpokenLine(speaker_of(each), _text_of(each)) for each in said]
+    lines = [SpokenLine(speaker_of(each), _text_of(each)) for each in messages]
     route = engine.chat_models.find(engine.summary_model) if engine.summary_model else None
     route = route or engine.chat_models.background
     reason = None
@@ -92,7 +94,7 @@ async def summarise(engine: Engine, workspace_id: WorkspaceId, said: Sequence[Me
             reason = f"{type(failure).__name__}: {failure.message}"
     # In a thread: long conversations take seconds, and would block the event loop.
     text = await asyncio.to_thread(summary_of, lines, _MAX_SUMMARY_CHARACTERS)
-    return Summary(text or _speakers_only(said), LOCAL, reason)
+    return Summary(text or _speakers_only(messages), LOCAL, reason)
 
 
 def speaker_of(message: Message) -> str:
@@ -107,15 +109,15 @@ def _text_of(message: Message) -> str:
 
 def _transcript(lines: Sequence[SpokenLine]) -> str:
     """Return the conversation as text for the model, shortened if it is too long."""
-    said = [f"{line.speaker}: {line.text}" for line in lines]
-    outer_first = [-(each // 2) - 1 if each % 2 else each // 2 for each in range(len(said))]
-    lengths = accumulate(min(len(said[each]), _MIN_CHARACTERS) + 1 for each in outer_first)
+    messages = [f"{line.speaker}: {line.text}" for line in lines]
+    outer_first = [-(each // 2) - 1 if each % 2 else each // 2 for each in range(len(messages))]
+    lengths = accumulate(min(len(messages[each]), _MIN_CHARACTERS) + 1 for each in outer_first)
     kept = bisect(list(lengths), _MAX_CHARACTERS)
-    if kept < len(said):
-        left_out = f"[{len(said) - kept} messages left out]"
-        said[(kept + 1) // 2 : len(said) - kept // 2] = [left_out]
+    if kept < len(messages):
+        left_out = f"[{len(messages) - kept} messages left out]"
+        messages[(kept + 1) // 2 : len(messages) - kept // 2] = [left_out]
     # One line per message, so that no part of it looks like another speaker's.
-    fitting = fit_to_length(said, _MAX_CHARACTERS)
+    fitting = fit_to_length(messages, _MAX_CHARACTERS)
     return "\n".join(visible_text(each).replace("\n", " ") for each in fitting)
 
 
@@ -136,7 +138,9 @@ def _parse_summary(text: str, *, is_whole: bool) -> str:
     return typed.summary
 
 
-def _speakers_only(said: Sequence[Message]) -> str:
+def _speakers_only(messages: Sequence[Message]) -> str:
     """Return a summary for messages without sentences: only the speakers."""
-    speakers = ", ".join(dict.fromkeys(speaker_of(each) for each in said))
-    return f"{shorten(speakers, _MAX_SUMMARY_CHARACTERS // 2)}: {len(said)} messages without text."
+    speakers = ", ".join(dict.fromkeys(speaker_of(each) for each in messages))
+    return (
+        f"{shorten(speakers, _MAX_SUMMARY_CHARACTERS // 2)}: {len(messages)} messages without text."
+    )

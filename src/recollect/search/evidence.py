@@ -165,16 +165,16 @@ def newer_first(
     """
     found: list[Evidence] = []
     for candidate in order:
-        place = len(found)
-        for at, earlier in enumerate(found):
+        index = len(found)
+        for place, earlier in enumerate(found):
             if (
                 _follows(candidate, earlier, weights)
                 and not _is_nearer(earlier, candidate, dates)
                 and are_alike(candidate.memory_id, earlier.memory_id)
             ):
-                place = at
+                index = place
                 break
-        found.insert(place, candidate)
+        found.insert(index, candidate)
     return found
 
 

@@ -101,7 +101,7 @@ def follow_links(steps: Sequence[LinkStep], seeds: Sequence[MemoryId]) -> list[L
     paths: dict[MemoryId, tuple[str, ...]] = {seed: (str(seed),) for seed in seeds}
     reached: dict[MemoryId, LinkedNode] = {}
     for hop in (1, 2):
-        met: dict[MemoryId, tuple[float, tuple[str, ...]]] = {}
+        reached_here: dict[MemoryId, tuple[float, tuple[str, ...]]] = {}
         for step in (each for each in steps if each.hop == hop):
             if step.start_id not in strength:
                 continue
@@ -110,8 +110,11 @@ def follow_links(steps: Sequence[LinkStep], seeds: Sequence[MemoryId]) -> list[L
             score = step.end_importance * carried
             if step.end_id not in reached or reached[step.end_id].score < score:
                 reached[step.end_id] = LinkedNode(step.end_id, score, path)
-            if step.end_id not in strength and carried > met.get(step.end_id, (0.0, ()))[0]:
-                met[step.end_id] = (carried, path)
-        strength |= {memory_id: carried for memory_id, (carried, _) in met.items()}
-        paths |= {memory_id: path for memory_id, (_, path) in met.items()}
+            if (
+                step.end_id not in strength
+                and carried > reached_here.get(step.end_id, (0.0, ()))[0]
+            ):
+                reached_here[step.end_id] = (carried, path)
+        strength |= {memory_id: carried for memory_id, (carried, _) in reached_here.items()}
+        paths |= {memory_id: path for memory_id, (_, path) in reached_here.items()}
     return sorted(reached.values(), key=lambda each: (-each.score, each.memory_id))

@@ -207,14 +207,14 @@ _CLOSE = """
 
 
 async def close_until(
-    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, place: MessagePosition | None
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, position: MessagePosition | None
 ) -> None:
     """Move the frontier of a locked thread; None reopens the whole thread."""
     values = {
         "workspace_id": workspace_id,
         "thread_id": thread_id,
-        "at": place and place.at,
-        "position": place and place.position,
+        "at": position and position.at,
+        "position": position and position.position,
     }
     await db.execute(_CLOSE, values)
 
@@ -318,7 +318,7 @@ async def stale_in(db: Db, workspace_id: WorkspaceId, thread_id: ThreadId) -> li
         return await cursor.fetchall()
 
 
-_FIRST_HEARD = """
+_FIRST_RECEIVED = """
     SELECT m.created_at AS at, m.position FROM memory_message l
     JOIN message m ON m.workspace_id = l.workspace_id AND m.id = l.message_id
     WHERE l.workspace_id = %(workspace_id)s AND l.memory_id = %(memory_id)s
@@ -327,13 +327,13 @@ _FIRST_HEARD = """
 """
 
 
-async def first_heard(
+async def first_received(
     db: Db, workspace_id: WorkspaceId, memory_id: MemoryId
 ) -> MessagePosition | None:
     """Return the position of the segment's message that was received first."""
     values = {"workspace_id": workspace_id, "memory_id": memory_id}
     async with db.cursor(row_factory=class_row(MessagePosition)) as cursor:
-        await cursor.execute(_FIRST_HEARD, values)
+        await cursor.execute(_FIRST_RECEIVED, values)
         return await cursor.fetchone()
 
 
@@ -370,19 +370,19 @@ class LinkedSegment:
     memory_id: MemoryId | None
 
     @property
-    def place(self) -> MessagePosition:
+    def thread_position(self) -> MessagePosition:
         """The position in its thread."""
         return MessagePosition(self.at, self.position)
 
 
 async def around(
-    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, place: MessagePosition, reach: int
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, position: MessagePosition, reach: int
 ) -> list[LinkedSegment]:
     """Return the messages around a position, in order, at most `reach` on each side."""
     values = {
         "workspace_id": workspace_id,
         "thread_id": thread_id,
-        **asdict(place),
+        **asdict(position),
         "reach": reach,
     }
     async with db.cursor(row_factory=class_row(LinkedSegment)) as cursor:
@@ -484,14 +484,14 @@ class LateMessages:
 
 
 async def late_messages(
-    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, place: MessagePosition
+    db: Db, workspace_id: WorkspaceId, thread_id: ThreadId, position: MessagePosition
 ) -> LateMessages | None:
     """Return the next closed segment after a position."""
     values = {
         "workspace_id": workspace_id,
         "thread_id": thread_id,
-        "at": place.at,
-        "position": place.position,
+        "at": position.at,
+        "position": position.position,
     }
     async with db.cursor(row_factory=class_row(LateMessages)) as cursor:
         await cursor.execute(_BEHIND, values)

@@ -321,7 +321,7 @@ _NEXT_CHATS = f"""
     ORDER BY t.updated_at DESC, t.id DESC
     LIMIT %(limit)s
 """
-_HOLDING = f"""
+_CONTAINING = f"""
     SELECT {_COLUMNS} FROM thread t
     WHERE t.workspace_id = %(workspace_id)s AND t.id = ANY(%(ids)s) AND {THREAD_VISIBLE}
         AND (position(%(words)s in lower(t.name)) > 0 OR EXISTS (
@@ -332,7 +332,7 @@ _HOLDING = f"""
     LIMIT %(limit)s
 """
 MAX_SEARCHED = 20_000
-_MOST_CHATS = 2_000
+_MAX_CHATS = 2_000
 
 ThreadPosition = tuple[datetime, UUID]
 
@@ -363,7 +363,7 @@ async def chats_holding(
     The position is None if no chats are left.
     """
     values = _chats_after(caller, agent, after, now)
-    ahead = await (await db.execute(_NEXT_CHATS, values | {"limit": _MOST_CHATS})).fetchall()
+    ahead = await (await db.execute(_NEXT_CHATS, values | {"limit": _MAX_CHATS})).fetchall()
     looked: list[ThreadPosition] = []
     for updated_at, thread_id, count in ahead:
         if looked and most_messages <= 0:
@@ -372,9 +372,9 @@ async def chats_holding(
         most_messages -= count
     values |= {"ids": [each for _, each in looked], "words": words.lower(), "limit": limit}
     async with db.cursor(row_factory=class_row(Thread)) as cursor:
-        await cursor.execute(_HOLDING, values)
+        await cursor.execute(_CONTAINING, values)
         found = await cursor.fetchall()
-    is_all = len(looked) == len(ahead) < _MOST_CHATS
+    is_all = len(looked) == len(ahead) < _MAX_CHATS
     return found, None if is_all else looked[-1]
 
 

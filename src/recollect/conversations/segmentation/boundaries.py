@@ -201,24 +201,26 @@ def core(
     them, up to twice that length.
     """
     run = _without_pause(around, origin, rules)
-    earliest = set(sorted(place.position for place in run)[: rules.max_messages])
-    held = _without_pause([place for place in run if place.position in earliest], origin, rules)
-    inside = run[run.index(held[0]) : run.index(held[-1]) + 1]
+    earliest = set(sorted(each.position for each in run)[: rules.max_messages])
+    first_run = _without_pause([each for each in run if each.position in earliest], origin, rules)
+    inside = run[run.index(first_run[0]) : run.index(first_run[-1]) + 1]
     if len(inside) >= 2 * rules.max_messages:
         inside = inside[: rules.max_messages]
     return inside[0], inside[-1]
 
 
 def _without_pause(
-    places: Sequence[MessagePosition], origin: MessagePosition, rules: SegmentRules
+    positions: Sequence[MessagePosition], origin: MessagePosition, rules: SegmentRules
 ) -> Sequence[MessagePosition]:
     """Return the positions that no pause separates from the origin."""
-    first = last = places.index(origin)
-    while first > 0 and places[first].at - places[first - 1].at <= rules.max_pause:
+    first = last = positions.index(origin)
+    while first > 0 and positions[first].at - positions[first - 1].at <= rules.max_pause:
         first -= 1
-    while last < len(places) - 1 and places[last + 1].at - places[last].at <= rules.max_pause:
+    while (
+        last < len(positions) - 1 and positions[last + 1].at - positions[last].at <= rules.max_pause
+    ):
         last += 1
-    return places[first : last + 1]
+    return positions[first : last + 1]
 
 
 def _any_of(*phrases: str) -> str:

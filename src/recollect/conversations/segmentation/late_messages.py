@@ -34,7 +34,7 @@ async def split_late_messages(
     Returns False if the segment has changed since it was read.
     """
     async with engine.reading(caller) as db:
-        origin = await segments.first_heard(db, caller.workspace_id, segment.memory_id)
+        origin = await segments.first_received(db, caller.workspace_id, segment.memory_id)
         if origin is None:
             return True
         reach = 2 * rules.max_messages
@@ -56,9 +56,9 @@ def _uninterrupted(
     """Return the segment's messages around the origin that no other segment interrupts."""
     own_ids = {None, segment.memory_id}
     for _, group in groupby(around, lambda each: each.memory_id in own_ids):
-        places = [each.place for each in group if each.memory_id == segment.memory_id]
-        if origin in places:
-            return places
+        positions = [each.thread_position for each in group if each.memory_id == segment.memory_id]
+        if origin in positions:
+            return positions
     return []
 
 
@@ -74,51 +74,51 @@ async def _cut_between(
 ) -> bool:
     while True:
         async with engine.reading(caller) as db:
-            said = await messages.messages_in_range(
+            batch = await messages.messages_in_range(
                 db, caller, segment, beyond=beyond, before=before, limit=messages_to_read(rules)
             )
-            said = await _before_other_segment(db, caller, segment, said)
-        if not said:
+            batch = await _before_other_segment(db, caller, segment, batch)
+        if not batch:
             return True
-        is_all = len(said) < messages_to_read(rules)
-        for cut in await segment_ends_of(engine, caller.workspace_id, said, rules):
-            separate, said = said[: cut.length], said[cut.length :]
+        is_all = len(batch) < messages_to_read(rules)
+        for cut in await segment_ends_of(engine, caller.workspace_id, batch, rules):
+            separate, batch = batch[: cut.length], batch[cut.length :]
             if not await _store_separately(engine, caller, segment, separate, cut):
                 return False
             beyond = separate[-1].sort_position
             await beat()
         # The rest of a full page is read again, together with the messages after it.
-        if is_all and said:
-            if not await _move_rest(engine, caller, segment, said, rules):
+        if is_all and batch:
+            if not await _move_rest(engine, caller, segment, batch, rules):
                 return False
-            beyond = said[-1].sort_position
+            beyond = batch[-1].sort_position
 
 
 async def _before_other_segment(
-    db: Db, caller: Caller, segment: MessageRange, said: Sequence[Message]
+    db: Db, caller: Caller, segment: MessageRange, batch: Sequence[Message]
 ) -> Sequence[Message]:
     """Return the messages before the first one of another segment, which may split this one."""
-    if not said:
-        return said
-    first, last = said[0].sort_position, said[-1].sort_position
+    if not batch:
+        return batch
+    first, last = batch[0].sort_position, batch[-1].sort_position
     other = await segments.others_within(db, caller.workspace_id, segment, first, last)
     if other is None:
-        return said
+        return batch
     end = other.at, other.position
-    return [each for each in said if (each.created_at, each.position) < end]
+    return [each for each in batch if (each.created_at, each.position) < end]
 
 
 async def _move_rest(
     engine: Engine,
     caller: Caller,
     segment: MessageRange,
-    said: Sequence[Message],
+    batch: Sequence[Message],
     rules: SegmentRules,
 ) -> bool:
     """Move the remaining messages to the next segment if they fit, else into one of their own."""
-    last, ids = said[-1], [each.id for each in said]
+    last, ids = batch[-1], [each.id for each in batch]
     async with engine.writing(caller) as db:
-        if await _lock_if_unchanged(engine, db, caller, segment, said) is None:
+        if await _lock_if_unchanged(engine, db, caller, segment, batch) is None:
             return False
         next_segment = await segments.late_messages(
             db, caller.workspace_id, segment.thread_id, last.sort_position
@@ -127,44 +127,44 @@ async def _move_rest(
         if (
             next_segment
             and next_segment.memory_id != segment.memory_id
-            and next_segment.messages + len(said) <= rules.max_messages
+            and next_segment.messages + len(batch) <= rules.max_messages
             and silence <= rules.max_pause
         ):
             await segments.unlink(db, caller.workspace_id, segment.memory_id, ids)
             await segments.join(db, caller.workspace_id, dict.fromkeys(ids, next_segment.memory_id))
             return True
     last_message = SegmenterMessage(last.content, speaker_of(last), last.created_at)
-    cut = end_after_pause(last_message, len(said), silence, rules)
-    return await _store_separately(engine, caller, segment, said, cut)
+    cut = end_after_pause(last_message, len(batch), silence, rules)
+    return await _store_separately(engine, caller, segment, batch, cut)
 
 
 async def _store_separately(
-    engine: Engine, caller: Caller, segment: MessageRange, said: Sequence[Message], cut: SegmentEnd
+    engine: Engine, caller: Caller, segment: MessageRange, batch: Sequence[Message], cut: SegmentEnd
 ) -> bool:
     """Store late messages as a memory; return False if they have changed since they were read."""
-    summary = await summarise(engine, caller.workspace_id, said)
+    summary = await summarise(engine, caller.workspace_id, batch)
     embedded = await generations.embed_passage(engine, caller.workspace_id, summary.text)
     async with engine.writing(caller) as db:
-        locked = await _lock_if_unchanged(engine, db, caller, segment, said)
+        locked = await _lock_if_unchanged(engine, db, caller, segment, batch)
         if locked is None:
             return False
         async with pipeline(db):
             await segments.unlink(
-                db, caller.workspace_id, segment.memory_id, [each.id for each in said]
+                db, caller.workspace_id, segment.memory_id, [each.id for each in batch]
             )
             await store_segment(
-                engine, db, caller, locked, said, cut.reason, summary, embedded, is_cut=True
+                engine, db, caller, locked, batch, cut.reason, summary, embedded, is_cut=True
             )
         return True
 
 
 async def _lock_if_unchanged(
-    engine: Engine, db: Db, caller: Caller, segment: MessageRange, said: Sequence[Message]
+    engine: Engine, db: Db, caller: Caller, segment: MessageRange, batch: Sequence[Message]
 ) -> LockedThread | None:
     """Lock the thread; return None if the segment's messages in this range have changed."""
     locked = await messages.lock_thread(db, caller, Ref(id=segment.thread_id), engine.now())
-    first, last = said[0].sort_position, said[-1].sort_position
+    first, last = batch[0].sort_position, batch[-1].sort_position
     current = await segments.marks_within(
-        db, caller.workspace_id, segment, first, last, limit=len(said) + 1
+        db, caller.workspace_id, segment, first, last, limit=len(batch) + 1
     )
-    return locked if current == marks_of(said) else None
+    return locked if current == marks_of(batch) else None

@@ -28,10 +28,10 @@ def messages_to_read(rules: SegmentRules) -> int:
 
 
 async def segment_ends_of(
-    engine: Engine, workspace_id: WorkspaceId, said: Sequence[Message], rules: SegmentRules
+    engine: Engine, workspace_id: WorkspaceId, messages: Sequence[Message], rules: SegmentRules
 ) -> list[SegmentEnd]:
     """Return where these messages divide, using the workspace's own embedder."""
-    if not said:
+    if not messages:
         return []
     state = await generations.current_generations(engine, workspace_id)
     embedder = (
@@ -39,17 +39,17 @@ async def segment_ends_of(
         if state.serving
         else engine.embedders.configured(state.embedder)
     )
-    embedded = await _with_vectors(engine, embedder, said)
+    embedded = await _with_vectors(engine, embedder, messages)
     return list(segment_ends(embedded, rules, embedder.likeness))
 
 
 async def _with_vectors(
-    engine: Engine, embedder: Embedder, said: Sequence[Message]
+    engine: Engine, embedder: Embedder, messages: Sequence[Message]
 ) -> list[SegmenterMessage]:
     """Return messages with their vectors; recent vectors come from the cache."""
     keys = {
         each.id: hashlib.sha256(f"{embedder.identity}\0{each.content}".encode()).digest()
-        for each in said
+        for each in messages
         if each.role in _SEGMENTED_ROLES and each.content.strip()
     }
     known = {
@@ -57,7 +57,7 @@ async def _with_vectors(
         for each, key in keys.items()
         if (vector := engine.vector_cache.get(key)) is not None
     }
-    new = [each for each in said if each.id in keys and each.id not in known]
+    new = [each for each in messages if each.id in keys and each.id not in known]
     found = await _vectors(embedder, [each.content[:_MAX_CHARACTERS] for each in new])
     fresh = {each.id: vector for each, vector in zip(new, found, strict=True) if vector is not None}
     engine.vector_cache.put({keys[each]: vector for each, vector in fresh.items()})
@@ -69,7 +69,7 @@ async def _with_vectors(
             each.created_at,
             known.get(each.id),
         )
-        for each in said
+        for each in messages
     ]
 
 

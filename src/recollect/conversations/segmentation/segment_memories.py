@@ -34,7 +34,7 @@ async def store_segment(
     db: Db,
     caller: Caller,
     locked: LockedThread,
-    said: Sequence[Message],
+    messages: Sequence[Message],
     reason: SegmentReason,
     summary: Summary,
     embedded: EmbeddedText | None,
@@ -44,7 +44,7 @@ async def store_segment(
     """Create the memory of these messages, with its words, its vector and its audit event."""
     now = engine.now()
     # An automatic segment is as old as its last message. One made by hand is created now.
-    said_at = min(said[-1].created_at, now)
+    said_at = min(messages[-1].created_at, now)
     memory = Memory(
         id=new_memory_id(),
         code=new_code(),
@@ -68,7 +68,7 @@ async def store_segment(
     await memories.insert(db, memory, content_digest(memory.content))
     await postings.insert(db, caller.workspace_id, memory.id, terms(indexed_text(memory)))
     memory = await store_vector(engine, db, memory, embedded)
-    await segments.link(db, caller.workspace_id, memory.id, [each.id for each in said])
+    await segments.link(db, caller.workspace_id, memory.id, [each.id for each in messages])
     await segments.put(
         db,
         caller.workspace_id,
@@ -85,9 +85,9 @@ def _scope_of(locked: LockedThread) -> Scope:
     return Scope.WORKSPACE if locked.is_for_all else Scope.GLOBAL
 
 
-def marks_of(said: Sequence[Message]) -> list[tuple[UUID, datetime | None]]:
+def marks_of(messages: Sequence[Message]) -> list[tuple[UUID, datetime | None]]:
     """Return the ids and edit times of messages, which show whether they have changed."""
-    return [(each.id, each.edited_at) for each in said]
+    return [(each.id, each.edited_at) for each in messages]
 
 
 async def record_segment_event(

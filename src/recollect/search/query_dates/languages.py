@@ -330,8 +330,8 @@ def asks_for_anything(rest: str, language: str) -> bool:
     if not words:
         return True
     if _EASTERN.search(rest):
-        said = "".join(words)
-        return bool(_UNSPACED_ANY.fullmatch(said) and _UNSPACED_REQUEST.search(said))
+        text = "".join(words)
+        return bool(_UNSPACED_ANY.fullmatch(text) and _UNSPACED_REQUEST.search(text))
     if language not in _ANY_WORD:
         return False
     return _ANY_WORD[language].issuperset(words) and not _REQUEST_WORDS[language].isdisjoint(words)
