@@ -174,7 +174,7 @@ async def search_segments(
         generations.embed_query(engine, caller.workspace_id, query),
         _locate(engine, caller, thread),
     )
-    # Not filtered in the planner's sense: every search in a thread has the same plan.
+    # Without `is_filtered`: every search in a thread has the same plan.
     async with engine.searching(caller) as db:
         ask = Recall(query=query, limit=limit, wanted=Filter(thread_id=located.id))
         recalled = await recall_within(engine, db, caller, ask, embedded)

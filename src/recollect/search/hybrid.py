@@ -59,7 +59,7 @@ _DEPTH = 60
 # its linked memories too.
 _SEEDS = 10
 _MAX_LINKS = 200
-# Newer memories are counted up to this number; more make no difference to the weight.
+# Newer memories are counted up to this number; with more, recency adds no weight.
 _MAX_NEWER = 256
 # The coverage of a text with all words of a date: 1, less rounding errors.
 _FULL_COVERAGE = 0.999

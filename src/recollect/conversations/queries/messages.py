@@ -411,8 +411,8 @@ async def _fetch(db: Db, query: Any, values: dict[str, Any]) -> list[Message]:
         return await cursor.fetchall()
 
 
-# The most messages of a memory made by hand. Automatic segments have far fewer, unless very many
-# late messages are waiting to be separated.
+# The maximum number of messages of a memory made by hand. Automatic segments have far fewer, unless
+# very many late messages are waiting to be separated.
 MAX_OF_MEMORY = 10_000
 
 _OF_MEMORY = f"""

@@ -101,7 +101,7 @@ async def find_labelled(db: Db, caller: Caller, label: str, now: datetime) -> Th
 async def find_or_create_labelled(
     db: Db, caller: Caller, thread: Thread, now: datetime
 ) -> tuple[Thread, bool]:
-    """Return the thread with this label, and whether it is the given one, stored by this call."""
+    """Return the thread with this label, and whether this call created it."""
     assert thread.label
     found = await find_labelled(db, caller, thread.label, now)
     if found is None and await insert(db, thread):

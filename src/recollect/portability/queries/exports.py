@@ -286,7 +286,7 @@ class ExportScope:
     workspace_id: WorkspaceId
     org_id: OrgId
     user_id: UserId | None = None
-    # The client's own name for the person it is about.
+    # The client's own name for the person whom the data is about.
     subject: str | None = None
     thread_id: ThreadId | None = None
     # The key of a memory.

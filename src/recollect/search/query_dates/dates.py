@@ -114,9 +114,9 @@ _DATE_WORDS = {
 _EARLIEST, _LATEST = date(1000, 1, 1), date(9000, 1, 1)
 # A date without a year is searched in this many past years, and in the next one.
 _YEARS_BACK = 10
-# The most dates read from a question, and the most spans searched for them.
+# The maximum number of dates read from a question, and of time ranges searched for them.
 _MAX_DATES, _MAX_SPANS = 20, 60
-# The most dates that are also searched as text.
+# The maximum number of dates that are also searched for as text.
 _MAX_NAMED = 5
 # Only the beginning of a question is searched for dates; a very long text is not about one date.
 _MAX_CHARACTERS = 2_000
