@@ -127,7 +127,7 @@ def test_R105_an_entry_is_deleted_and_restored(person: Person) -> None:
     row = entry(page, "A memory to forget")
     row.hover()
     with page.expect_request(lambda asked: asked.method == "DELETE"):
-        row.get_by_role("button", name="Delete").click()
+        row.get_by_role("button", name="Forget").click()
     expect(row).to_have_count(0)
     expect(badge(page)).to_have_text("1")
     assert person.ask("GET", f"{person.workspace}/memories/count") == {"count": 1}

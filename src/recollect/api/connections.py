@@ -128,12 +128,12 @@ class Connections:
                 del self._of_address[address]
 
     def begin_wait(self, connection: "Connection") -> None:
-        """Note that a connection waits for its next header."""
+        """Record that a connection waits for its next header."""
         if connection in self._open:
             self._waiting[connection] = None
 
     def end_wait(self, connection: "Connection") -> None:
-        """Note that a connection has received a header."""
+        """Record that a connection has received a header."""
         self._waiting.pop(connection, None)
 
     def refused(self, reason: str) -> None:
@@ -204,7 +204,7 @@ class Connection(HttpToolsProtocol):
             self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count this connection no longer."""
+        """Stop counting this connection."""
         self.group.remove(self)
         self._stop_timer()
         super().connection_lost(exc)

@@ -43,13 +43,13 @@ class Cookies:
         return caller
 
     def set_cookie(self, token: str) -> str:
-        """The header that gives a browser its cookie, for as long as a session can last."""
+        """The header that sets the browser's cookie, for as long as a session can last."""
         seconds = int(self.sign_ins.life.total.total_seconds())
         return f"{self.name}={token}; Max-Age={seconds}; {self._attributes}"
 
     @property
     def clear_cookie(self) -> str:
-        """The header that takes the cookie from a browser."""
+        """The header that deletes the browser's cookie."""
         return f"{self.name}=; Max-Age=0; {self._attributes}"
 
     @property
@@ -63,9 +63,9 @@ def check_same_origin(method: str, headers: Headers) -> None:
         return
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in _OWN_SITE:
-        raise Denied("Another site's page asked for this.")
+        raise Denied("A page of another site sent this request.")
     if origin is not None and not _is_same_origin(origin, headers):
-        raise Denied("Another site's page asked for this.")
+        raise Denied("A page of another site sent this request.")
 
 
 def _is_same_origin(origin: str, headers: Headers) -> bool:

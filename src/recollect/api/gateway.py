@@ -455,7 +455,7 @@ async def _read_body(receive: Receive, max_bytes: int) -> bytes:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Invalid("The request ended before its body did.")
+                    raise Invalid("The request ended before its body was complete.")
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > max_bytes:

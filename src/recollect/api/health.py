@@ -14,7 +14,7 @@ from recollect.engine import Engine
 from recollect.learning.inbox import backlog, describe_delay
 from recollect.models.embedder import Purpose
 
-# An endpoint is billed for every question; nobody needs to know more often than this.
+# Endpoints charge for every request, so the result of a probe is reused for this long.
 _PROBE_MAX_AGE = timedelta(seconds=60)
 _TIMEOUT = timedelta(seconds=2)
 
@@ -26,7 +26,7 @@ class Health:
         self._engine = engine
         self._started = monotonic()
         self._embedder: tuple[str, datetime] | None = None
-        # Set when shutting down: no new work, while what is under way ends.
+        # Set during shutdown: new requests go elsewhere while the running ones finish.
         self.is_shutting_down = False
 
     async def live(self, _: Request) -> Response:
@@ -37,7 +37,7 @@ class Health:
         """Whether requests can be served, and if not, which service is missing."""
         services = {"database": await self._database()}
         is_ready = services["database"] == "ok" and not self.is_shutting_down
-        status = "leaving" if self.is_shutting_down else "ok" if is_ready else "unavailable"
+        status = "shutting_down" if self.is_shutting_down else "ok" if is_ready else "unavailable"
         body = {"status": status, "services": services}
         return JSONResponse(body, 200 if is_ready else 503)
 
@@ -68,7 +68,7 @@ class Health:
         await self._engine.pool.ping()
 
     async def _learning(self) -> tuple[str, str | None]:
-        """Whether learning keeps up, and for people how far it is behind."""
+        """Whether learning keeps up, and a text for people if it does not."""
         try:
             late = await run_within(_TIMEOUT.total_seconds(), self._behind())
         except (Unavailable, TimeoutError):

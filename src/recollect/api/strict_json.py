@@ -13,7 +13,7 @@ def read(raw: bytes) -> Any:
     """The parsed value. Raises `Invalid` for invalid JSON and for values that cannot be stored.
 
     PostgreSQL rejects NUL, UTF-8 cannot encode a lone surrogate, NaN is not JSON, an integer of
-    more than 64 bits would change, and of a duplicate key only one value would survive.
+    more than 64 bits would change, and only one value of a duplicate key would be kept.
     """
     try:
         value = json.loads(

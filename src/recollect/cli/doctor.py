@@ -399,7 +399,7 @@ async def _pooler(settings: Settings, db: Db) -> Findings:
 def _clock(facts: DatabaseFacts) -> Iterator[Finding]:
     skew = abs(time.time() - facts.clock_seconds)
     if skew > _MAX_SKEW_SECONDS:
-        todo = "synchronize both machines with NTP: expiry and leases depend on the time"
+        todo = "synchronise both machines with NTP: expiry and leases depend on the time"
         yield Finding("clock", WARN, f"differs from the database's clock by {skew:.1f} s", todo)
     else:
         yield Finding("clock", OK, "agrees with the database's clock")

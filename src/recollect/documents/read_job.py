@@ -111,7 +111,7 @@ class _ReadJob:
             await documents.remove_chunks(db, self._workspace_id, [self._document.id])
         for first in range(0, len(found), _BATCH):
             batch = found[first : first + _BATCH]
-            # In a thread: tokenizing a long book would block other requests.
+            # In a thread: tokenising a long book would block other requests.
             new = await asyncio.to_thread(_new_chunks, self._document.name, batch, first)
             await self._renew_lease()
             async with self._engine.pool.writing(self._workspace_id) as db:

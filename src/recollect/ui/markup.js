@@ -1,4 +1,4 @@
-// The only code that inserts markup: Markdown that the server rendered and sanitized.
+// The only code that inserts markup: Markdown that the server rendered and sanitised.
 
 const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("recollect-markdown", {
   createHTML: (/** @type {string} */ html) => html,

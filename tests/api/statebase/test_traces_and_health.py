@@ -208,7 +208,7 @@ async def test_N14_a_server_that_shuts_down_is_live_but_not_ready(server: Server
         ready = await http.get("/health/ready")
         live = await http.get("/health/live")
 
-    assert (ready.status_code, ready.json()["status"]) == (503, "leaving")
+    assert (ready.status_code, ready.json()["status"]) == (503, "shutting_down")
     assert live.status_code == 200
 
 

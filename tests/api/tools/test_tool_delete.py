@@ -152,7 +152,7 @@ async def test_R274_deleting_an_unknown_foreign_or_forgotten_memory_returns_fals
     assert results == [
         {
             "forgotten": False,
-            "message": "There is no such memory, or it was forgotten before.",
+            "message": "There is no such memory, or it is already forgotten.",
         }
     ] * len(results)
     assert (await memory_row(engine, foreign))["deleted_at"] is None

@@ -122,8 +122,8 @@ def test_N39_a_degraded_summary_says_so_in_one_line() -> None:
     assert lines[:3] == [
         "## Memories (1 of 1, best first; relevance is at most 0.05)",
         "",
-        "Found by words and links alone: meaning could not be searched just now.",
+        "Found by words and links alone: search by meaning is unavailable right now.",
     ]
     assert summary([], 0, is_degraded=True) == (
-        "No memories were found by words and links; meaning could not be searched just now."
+        "No memories were found by words and links; search by meaning is unavailable right now."
     )

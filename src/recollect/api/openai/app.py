@@ -42,7 +42,7 @@ router = new_router(OpenAIErrorObject, 502, 504)
 def new_interface(engine: Engine, concurrent_turns: ConcurrentTurns) -> Interface:
     """Build the interface; `concurrent_turns` limits how many turns of a key run at once."""
     app = new_app(
-        "Recollect: the router",
+        "Recollect: OpenAI API",
         "The OpenAI API in front of any model, with memory.",
         [*router.routes, *responses.router.routes, *workspaces.router.routes],
     )

@@ -152,7 +152,7 @@ async def change_user(
 async def delete_user(
     engine: EngineOf, admin: AdminOf, user: str, parameters: DeleteOf
 ) -> wire.ErasureObject:
-    """Delete an archived user and everything they ever said."""
+    """Delete an archived user and all their data."""
     found = await orgs.find_user(engine, user, admin.org_id)
     admin.check_not_self(str(found.id))
     done = await tenant_deletion.delete_user(

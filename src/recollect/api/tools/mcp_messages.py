@@ -52,7 +52,7 @@ def tool_error(text: str) -> protocol.CallToolResult:
 
 
 def _read_leniently(raw: bytes) -> dict[str, Any] | None:
-    """Read as much of the message as possible: {} if it is no object, None if it is no JSON."""
+    """Read as much of the message as possible: {} for a non-object, None for non-JSON."""
     try:
         # Huge integers are read as floats, which have no length limit.
         message = json.loads(raw.decode(errors="replace"), parse_int=_number)

@@ -51,7 +51,7 @@ class _Lines:
 
 
 def _detach_stdin() -> BinaryIO:
-    """Take over standard input: any other reader, such as a child process, sees it at its end.
+    """Take over standard input: any other reader, such as a child process, gets end of file.
 
     The SDK does the same when it reads standard input itself. Neither closes the file, because a
     thread may still be waiting for the next line at shutdown.

@@ -11,7 +11,7 @@ from recollect.core.errors import NotFound
 from recollect.engine import Engine
 from recollect.memories.forget import forget
 
-NOT_FOUND = "There is no such memory, or it was forgotten before."
+NOT_FOUND = "There is no such memory, or it is already forgotten."
 
 
 class DeleteArguments(Arguments):

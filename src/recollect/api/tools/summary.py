@@ -7,9 +7,9 @@ from recollect.core.prompt_fence import visible_text
 
 NOTHING_FOUND = "No memories were found."
 NOTHING_FOUND_BY_WORDS = (
-    "No memories were found by words and links; meaning could not be searched just now."
+    "No memories were found by words and links; search by meaning is unavailable right now."
 )
-BY_WORDS = "Found by words and links alone: meaning could not be searched just now."
+BY_WORDS = "Found by words and links alone: search by meaning is unavailable right now."
 
 # How much of a forgotten memory the confirmation quotes.
 _PREVIEW_BYTES = 80

@@ -60,7 +60,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
         ):
             tools = find_tools(database.bin_dir, settings.postgres_bin, snapshot)
             rows = await _count(snapshot)
-            print_progress(f"backing up {summarize_rows(rows)}")
+            print_progress(f"backing up {summarise_rows(rows)}")
             await _copy(snapshot, tools, file)
             manifest = await _manifest(snapshot, rows, file)
         print_progress("checking the file")
@@ -69,12 +69,12 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
                 "The dump lacks rows of the database, so the file was removed. Try again."
             )
         file.finish(manifest, replace=args.force)
-    print_progress(f"{file.dump_bytes:,} bytes, {summarize_rows(rows)}")
+    print_progress(f"{file.dump_bytes:,} bytes, {summarise_rows(rows)}")
     print(target)
     return 0
 
 
-def summarize_rows(rows: Mapping[str, int]) -> str:
+def summarise_rows(rows: Mapping[str, int]) -> str:
     """Return the number of memories, threads and rows as text."""
     memories, threads = rows.get("memory", 0), rows.get("thread", 0)
     return f"{memories:,} memories, {threads:,} threads, {sum(rows.values()):,} rows in total"

@@ -74,7 +74,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
             async with open_export(engine, choices) as export:
                 progress = _ExportProgress(export, await export.count_expected())
                 await write_all(export, sink, progress)
-    print_progress(_summarize_counts(export.counts))
+    print_progress(_summarise_counts(export.counts))
     if str(target) == "-" or target.suffix == ".jsonl":
         _warn_about_omitted_files(export.counts)
     if str(target) != "-":
@@ -82,7 +82,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
     return 0
 
 
-def _summarize_counts(counts: Mapping[str, int]) -> str:
+def _summarise_counts(counts: Mapping[str, int]) -> str:
     named = {
         "memories": counts.get("memory", 0),
         "threads": counts.get("thread", 0),

@@ -13,7 +13,7 @@ from recollect.cli.data.backup import (
     list_tables,
     migrate_and_analyze,
     print_progress,
-    summarize_rows,
+    summarise_rows,
 )
 from recollect.cli.tenants.common import require_existing_data
 from recollect.cli.urls import database_url, hide_password
@@ -66,7 +66,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
             tools = find_tools(source.bin_dir, settings.postgres_bin, snapshot)
             names = await list_tables(snapshot)
             rows = await catalog.count_rows(snapshot.db, names)
-            print_progress(f"moving {summarize_rows(rows)}")
+            print_progress(f"moving {summarise_rows(rows)}")
             contents = await catalog.contents(snapshot.db, names)
             vector_schema = snapshot.facts.vector_schema or snapshot.schema
             await load(
@@ -85,7 +85,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
         await migrate_and_analyze(target)
     source_name = "the old database" if settings.database_url else f"{data_dir(settings)}"
     print(
-        f"moved {summarize_rows(rows)}; all tables have the same content\n\n"
+        f"moved {summarise_rows(rows)}; all tables have the same content\n\n"
         f"Next, on every machine that runs Recollect:\n"
         f"  export DATABASE_URL='{hide_password(target)}'\n"
         f"  recollect doctor\n\n"

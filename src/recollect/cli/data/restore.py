@@ -9,7 +9,7 @@ from recollect.cli.data.backup import (
     MIGRATION_TABLE,
     migrate_and_analyze,
     print_progress,
-    summarize_rows,
+    summarise_rows,
 )
 from recollect.compose import Database, open_database
 from recollect.core.settings import Settings
@@ -42,7 +42,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
     async with open_database(settings, exclusive=True) as database:
         tools = find_restore_tools(database.bin_dir, settings.postgres_bin)
         print_progress(
-            f"restoring {summarize_rows(backup.manifest.rows)}, backed up {backup.manifest.made_at}"
+            f"restoring {summarise_rows(backup.manifest.rows)}, backed up {backup.manifest.made_at}"
         )
         await load(
             backup.read(),
@@ -53,7 +53,7 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
             after=lambda db: _compare(db, backup),
         )
         await migrate_and_analyze(database.url)
-    print(f"restored {summarize_rows(backup.manifest.rows)}")
+    print(f"restored {summarise_rows(backup.manifest.rows)}")
     return 0
 
 
@@ -82,7 +82,7 @@ async def _prepare_target(db: Db, database: Database, backup: Backup) -> None:
     rows = await catalog.count_rows(db, [name for name in existing if name != MIGRATION_TABLE])
     if sum(rows.values()):
         raise CannotCopy(
-            f"This instance is not empty: it holds {summarize_rows(rows)}. It was not changed. "
+            f"This instance is not empty: it holds {summarise_rows(rows)}. It was not changed. "
             "Restore into another `--data-dir` or an empty database."
         )
     if existing and database.admin_url is None:

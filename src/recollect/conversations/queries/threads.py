@@ -109,7 +109,7 @@ async def find_or_create_labelled(
     # Another transaction was first; the insert has waited for its commit.
     found = found or await find_labelled(db, caller, thread.label, now)
     if found is None:
-        raise Conflict("This conversation was deleted just now. Try again.", is_temporary=True)
+        raise Conflict("This conversation was just deleted. Try again.", is_temporary=True)
     return found, False
 
 

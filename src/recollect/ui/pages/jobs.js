@@ -15,7 +15,7 @@ const POLL_MS = 3000;
 // The name of each kind of job for users.
 const KINDS = /** @type {Record<string, string>} */ ({
   fill_vectors: "Embedding memories and documents", drop_vectors: "Deleting vectors of an old embedder", index_vectors: "Building vector indexes",
-  distil: "Learning from messages", segment_threads: "Summarizing chats", read_documents: "Reading documents",
+  distil: "Learning from messages", segment_threads: "Summarising chats", read_documents: "Reading documents",
   count_words: "Counting words", decay: "Lowering the importance of old memories",
 });
 

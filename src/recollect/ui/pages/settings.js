@@ -15,7 +15,7 @@ import { emit, hasRight, listen, state } from "../state.js";
 const POLL_MS = 2000;
 const RIGHTS = ["read", "write", "delete", "admin"];
 // A name needs more than spaces; the browser checks this before the form is sent.
-const NOT_BLANK = { required: true, pattern: ".*\\S.*", title: "At least one letter" };
+const NOT_BLANK = { required: true, pattern: ".*\\S.*", title: "At least one character that is not a space" };
 const ROLES = [["member", "Member"], ["admin", "Admin"]];
 
 /** @type {import("../router.js").Show} */
@@ -157,7 +157,7 @@ function keys(signal) {
     rights(["read", "write"]),
     h("label", { class: "field" }, "Expires", h("select", { name: "days" }, [["", "Never"], ["30", "After 30 days"], ["90", "After 90 days"], ["365", "After a year"]].map(([value, label]) => h("option", { value }, label)))),
   ], "Create", async (data) => {
-    if (!data.has("rights")) throw new Error("A key without rights is useless. Choose at least one right.");
+    if (!data.has("rights")) throw new Error("Choose at least one right.");
     const days = Number(data.get("days"));
     const made = await call("/chat/api/keys", { method: "POST", body: { name: String(data.get("name")).trim(), rights: data.getAll("rights"), ...(days && { expires_days: days }), workspace_id: state.workspace } });
     emit("settings.API keys");

@@ -8,7 +8,7 @@ const KINDS = [
   ["chat", "Chat", "A normal answer"],
   ["deep_think", "Deep think", "Thinks longer and saves its findings as memories"],
   ["research", "Research", "Searches everything stored here and saves its findings as memories"],
-  ["compaction", "Compaction", "Summarizes this chat and saves the summary"],
+  ["compaction", "Compaction", "Summarises this chat and saves the summary"],
 ];
 
 /**
@@ -50,7 +50,7 @@ export function composer(chat, send, stop) {
     stopButton.hidden = !isBusy;
     if (hadFocus && stopButton.hidden) field.focus();
   }
-  /** A compaction needs no message: it summarizes the chat. */
+  /** A compaction needs no message: it summarises the chat. */
   function isReady() {
     return field.value.trim() !== "" || (kind.value === "compaction" && chat !== "");
   }

@@ -22,7 +22,7 @@ export function dialog(title, content, options = {}) {
   box.addEventListener("close", () => {
     box.remove();
     options.closed?.();
-    // Only if nothing else has the focus: the user may have moved on.
+    // Restore the focus only if nothing else has it: the user may have moved on.
     if (document.activeElement === document.body && before instanceof HTMLElement && before.isConnected) before.focus();
   });
   box.addEventListener("click", (event) => event.target === box && close());

@@ -32,7 +32,7 @@ export function memoryRow(memory, { isPast = false } = {}) {
       !isPast && iconButton("edit", "Edit", edit),
       !isPast && iconButton(memory.pinned ? "pinned" : "pin", memory.pinned ? "Unpin" : "Pin", togglePin),
       iconButton("history", "History", open),
-      !isPast && iconButton("trash", "Delete", remove)));
+      !isPast && iconButton("trash", "Forget", remove)));
 
   function open() {
     openMemory(memory.id);
@@ -98,7 +98,7 @@ export function editInPlace(id, content, text, done, saved) {
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
     const edited = field.value.trim();
-    if (!edited) return wrong.replaceChildren(errorLine(new Error("A memory cannot be empty. To remove it, delete it.")));
+    if (!edited) return wrong.replaceChildren(errorLine(new Error("A memory cannot be empty. Choose Forget to remove it.")));
     if (edited === content) return cancel();
     button.disabled = true;
     try {

@@ -20,7 +20,7 @@ export async function review(frame, signal) {
     signal,
     row: (candidate) => row(candidate, list),
     load: (cursor, stop) => call(workspacePath("/pending"), { query: { cursor, limit: 50 }, signal: stop }),
-    none: () => empty("inbox", "Nothing to review", "Candidates that look like an instruction or a secret wait here until you accept or reject them. Set RECOLLECT_REVIEW to review all of them."),
+    none: () => empty("inbox", "Nothing to review", "Candidates that read like an instruction wait here until you accept or reject them. Set RECOLLECT_REVIEW to review all candidates."),
   });
   frame.append(h("p", { class: "page-note" }, "These were learnt, but they are not used until you accept them."), list.node);
   listen("back", () => list.reset(), signal);

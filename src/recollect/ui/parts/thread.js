@@ -140,7 +140,7 @@ export function thread(scroller, signal) {
       const found = await page(null).catch(() => null);
       if (!found) continue;
       const asked = turn.question ? found.findIndex((each) => each.id === turn.question?.id) : found.findLastIndex((each) => each.role === "user" && each.content === turn.ask.content);
-      if (asked < 0 && !turn.question) break; // it never arrived
+      if (asked < 0 && !turn.question) break; // the message never arrived
       if (asked >= 0) events.accepted();
       if (asked >= 0 && found.slice(asked + 1).some((each) => each.role === "assistant")) {
         messages.replaceChildren(...found.map((message) => messageView(message, chat)));
@@ -162,7 +162,7 @@ export function thread(scroller, signal) {
     // The server treats a repeated last message without an answer as the same turn, so show it once.
     const isLast = messages.lastElementChild === turn.notes;
     for (const node of turn.question && !isLast ? turn.nodes.slice(1) : turn.nodes) node.remove();
-    // Its draft is already cleared; the field may contain a new one.
+    // The draft of this message is already cleared; the field may contain a new draft.
     run(ask, turn.question ? { accepted: () => {} } : events);
   }
 
@@ -187,7 +187,7 @@ class Turn {
     this.chat = chat;
     this.again = again;
     this.asked = h("article", { class: "message from-user is-pending", "aria-label": "You" },
-      h("header", { class: "message-head" }, h("span", { class: "author" }, "You")), h("div", { class: "message-body plain" }, ask.content || "Summarize this chat."));
+      h("header", { class: "message-head" }, h("span", { class: "author" }, "You")), h("div", { class: "message-body plain" }, ask.content || "Summarise this chat."));
     this.body = h("div", { class: "message-body plain" });
     this.state = h("div", { class: "turn-state" }, waiting("Thinking…"));
     this.used = h("div", {});

@@ -24,7 +24,7 @@ const KEYS = [
   ["?", "Show this list"],
 ];
 
-/** Once, on the first visit. */
+/** Show the welcome dialog, once. */
 export function greet() {
   if (readStored("toured")) return;
   dialog("Welcome to Recollect", (close) => [
