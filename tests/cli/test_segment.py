@@ -59,7 +59,7 @@ def test_a_dry_run_shows_each_segment_with_its_reason(
 
     assert code == 0
     lines = [re.sub(r"\s+", " ", line.strip()) for line in printed.splitlines()]
-    assert lines == ["1-6 length_threshold 6 messages", "7-8 open still open"]
+    assert lines == ["1-6 length_threshold 6 messages", "7-8 open not closed yet"]
 
 
 def test_segmenting_again_replaces_the_earlier_memories(

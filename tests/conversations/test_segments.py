@@ -1056,9 +1056,9 @@ async def test_R141_R146_the_models_summary_is_kept_and_it_saw_every_message_in_
     [
         (
             ScriptedChat("I'm sorry, I can't help with that."),
-            "NoSummary: The answer was no summary.",
+            "NoSummary: The answer is not valid.",
         ),
-        (ScriptedChat('{"summary": 7}'), "NoSummary: The answer was no summary."),
+        (ScriptedChat('{"summary": 7}'), "NoSummary: The answer is not valid."),
         (
             ScriptedChat('{"summary": "They spo', finish="length"),
             "NoSummary: The answer was cut off.",

@@ -93,12 +93,12 @@ async def test_no_line_of_a_message_looks_like_another_speakers(
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ('{"summary": "            "}', "NoSummary: The summary says nothing."),
-        ('{"summary": "…"}', "NoSummary: The summary says nothing."),
+        ('{"summary": "            "}', "NoSummary: The summary is empty."),
+        ('{"summary": "…"}', "NoSummary: The summary is empty."),
         ('{"summary": "a\\u0000"}', "NoSummary: The summary cannot be stored."),
-        ('{"summary": "a\\ud800"}', "NoSummary: The answer was no summary."),
-        ('{"summary": "%s"}' % ("a" * 4_001), "NoSummary: The answer was no summary."),
-        ('{"summary": "a", "more": %s}' % ("[" * 2_000), "NoSummary: The answer was no summary."),
+        ('{"summary": "a\\ud800"}', "NoSummary: The answer is not valid."),
+        ('{"summary": "%s"}' % ("a" * 4_001), "NoSummary: The answer is not valid."),
+        ('{"summary": "a", "more": %s}' % ("[" * 2_000), "NoSummary: The answer is not valid."),
     ],
 )
 async def test_an_empty_or_invalid_model_summary_is_rejected(

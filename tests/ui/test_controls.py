@@ -248,7 +248,7 @@ FILES = {
     "letter.docx": (docx(paragraph("The tide comes in at six")), "Searchable"),
     "tide.py": (b"def tide():\n    return 6\n", "Searchable"),
     "broken.pdf": (b"%PDF-1.4\nthis is no PDF", "The PDF is damaged."),
-    "locked.pdf": (locked_pdf("Nobody reads this"), "It is encrypted and needs a password."),
+    "locked.pdf": (locked_pdf("Nobody reads this"), "The PDF is encrypted and needs a password."),
     "broken.docx": (docx(paragraph("x"))[:90], "damaged"),
     "sound.bin": (UNTIDY, "Stored, not searchable"),
     "nothing.txt": (b"", "Stored, not searchable"),

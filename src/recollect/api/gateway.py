@@ -481,7 +481,7 @@ def _address(scope: Scope, headers: Headers, proxies: Collection[str]) -> str | 
 
 def _check_no_key_in(query_string: bytes) -> None:
     if _KEY_IN_QUERY.search(query_string):
-        # It would appear in every log between here and the client.
+        # In the URL, the key would appear in every log between here and the client.
         raise Unauthenticated("Send the key in a header, not in the URL.")
 
 

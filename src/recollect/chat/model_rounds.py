@@ -60,7 +60,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class AnswerSoFar:
-    """What the model has answered in this turn, and what it cost; grows while it answers."""
+    """The model's answer so far in this turn, and its cost. Grows while the model answers."""
 
     text: str = ""
     usage: TokenUsage = field(default_factory=TokenUsage)

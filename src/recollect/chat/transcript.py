@@ -17,7 +17,7 @@ from recollect.tenancy.thread_lookup import find_or_create_thread
 
 @dataclass(frozen=True, slots=True)
 class StoredQuestion:
-    """What was stored of the user's message, and the inbox item to learn from."""
+    """The stored user's message, and the inbox item to learn from."""
 
     thread_id: ThreadId | None = None
     message: Message | None = None

@@ -60,7 +60,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What was stored at the start. There is no entry if the database was unavailable."""
+    """The rows stored at the start of a turn. Without an entry, the database was unavailable."""
 
     entry: LedgerEntry | None = None
     question: StoredQuestion = StoredQuestion()

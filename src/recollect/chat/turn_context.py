@@ -49,7 +49,7 @@ class TurnContext:
     @property
     def visible(self) -> Filter:
         """The memories this turn may see: all, or those about its subject and about no subject."""
-        return Filter(subject=self.subject, is_shared=self.subject is not None)
+        return Filter(subject=self.subject, includes_subjectless=self.subject is not None)
 
 
 def read_conversation(messages: Sequence[Object], seed: str) -> Conversation:

@@ -144,7 +144,7 @@ async def list_messages(
         if ask.beyond:
             last = await messages.find(db, caller, ask.beyond, engine.now())
             if last is None or last.thread_id != located.id:
-                raise Invalid("The cursor names no message of this chat.", field="after")
+                raise Invalid("`after` is not the id of a message in this chat.", field="after")
             beyond = last.sort_position
         # One extra row shows whether a next page exists.
         if beyond is None and not ask.is_newest_first and ask.start > located.message_count // 2:
@@ -257,7 +257,7 @@ async def find_thread_of(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Lo
 
 def _check(new: Sequence[NewMessage]) -> None:
     if not new:
-        raise Invalid("At least one message is needed.", field="messages")
+        raise Invalid("`messages` must contain at least one message.", field="messages")
     if len(new) > MAX_AT_ONCE:
         raise TooLarge("messages", limit=MAX_AT_ONCE, size=len(new), unit="messages")
     for each in new:

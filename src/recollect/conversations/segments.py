@@ -226,7 +226,7 @@ async def segment_threads(engine: Engine, workspace_id: WorkspaceId, beat: Heart
     failure: Unavailable | None = None
     failed = 0
     async for due in _due_threads(engine, caller):
-        # Act as the thread's owner, who can see it even if nobody else can.
+        # Act as the thread's owner, who can see it even if others cannot.
         acting = replace(caller, user_id=due.owner or caller.user_id)
         try:
             await _segment(engine, acting, due.thread_id, beat)
@@ -281,7 +281,7 @@ async def plan_segments(
             begin += cut.length
         if len(batch) < messages_to_read(rules):
             if begin < len(batch):
-                planned.append(PlannedSegment(len(batch) - begin, None, "still open"))
+                planned.append(PlannedSegment(len(batch) - begin, None, "not closed yet"))
             return planned
         beyond = batch[begin - 1].sort_position
 

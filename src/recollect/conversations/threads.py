@@ -121,7 +121,9 @@ async def list_threads(
         if ask.after:
             after = await threads.find(db, caller, ask.after, engine.now())
             if after is None:
-                raise Invalid("`starting_after` names no session.", field="starting_after")
+                raise Invalid(
+                    "`starting_after` is not the id of an existing session.", field="starting_after"
+                )
         found = await threads.page(
             db,
             caller,
@@ -258,7 +260,10 @@ async def list_turns(
         if after:
             before = await threads.turn_number(db, caller.workspace_id, thread.id, after)
             if before is None:
-                raise Invalid("`starting_after` names no turn.", field="starting_after")
+                raise Invalid(
+                    "`starting_after` is not the id of a turn of this session.",
+                    field="starting_after",
+                )
         found = await threads.turns(
             db, caller.workspace_id, thread.id, before=before, limit=limit + 1
         )
@@ -342,7 +347,9 @@ async def _existing(engine: Engine, db: Db, caller: Caller, ref: Ref) -> Thread:
 async def _version(db: Db, thread: Thread, version: int) -> StateVersion:
     found = await threads.history(db, thread.workspace_id, thread.id, version=version, limit=1)
     if not found:
-        raise Invalid("`version` is no version of this session's state.", field="version")
+        raise Invalid(
+            "`version` is not an existing version of this session's state.", field="version"
+        )
     return found[0]
 
 

@@ -34,7 +34,9 @@ async def list_events(engine: Engine, caller: Caller, ask: ListEvents) -> tuple[
         if ask.after:
             after = await audit_events.find(db, caller, ask.after)
             if after is None:
-                raise Invalid("`starting_after` names no trace.", field="starting_after")
+                raise Invalid(
+                    "`starting_after` is not the id of an existing trace.", field="starting_after"
+                )
         thread_code = None
         if ask.thread:
             thread_code = await _thread_code(engine, db, caller, ask.thread)

@@ -253,7 +253,7 @@ class Filter:
     agent: str | None = None
     subject: str | None = None
     # With `subject`: also memories without a subject.
-    is_shared: bool = False
+    includes_subjectless: bool = False
     categories: Sequence[str] | None = None
     # The category that the calling interface gives to a row without one.
     uncategorised: str | None = None
@@ -398,7 +398,7 @@ class DocumentKind(StrEnum):
 
 
 class DocumentStatus(StrEnum):
-    """The progress of a document. One that is only `stored` is kept whole but not searchable."""
+    """The progress of a document. One with status `stored` is stored whole but not searchable."""
 
     UPLOADING = "uploading"
     WAITING = "waiting"
@@ -410,7 +410,7 @@ class DocumentStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document: kept whole, searchable by its chunks. Its bytes are stored separately."""
+    """A document: stored whole, searchable by its chunks. Its bytes are stored separately."""
 
     id: DocumentId
     code: str

@@ -1,4 +1,4 @@
-"""Stored responses, so that a repeated request is not carried out again. Kept for a day."""
+"""Stored responses, so that a repeated request is not carried out again. Deleted after a day."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

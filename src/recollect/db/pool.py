@@ -248,7 +248,7 @@ class Pool:
 
     async def _return_connection(self, connection: Db) -> None:
         # Shielded: a task cancelled while it waits for the pool's lock would leak the connection,
-        # and the pool would be smaller for good. The shield costs 8 microseconds.
+        # and the pool would stay smaller. The shield costs 8 microseconds.
         await asyncio.shield(self._pool.putconn(connection))
 
 

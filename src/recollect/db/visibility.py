@@ -27,7 +27,7 @@ OWN_PROJECTS = """
 # cached plan evaluates it, and a count of 20,000 takes 2.9 ms instead of 2.8.
 IN_SCOPE = f"""
     CASE m.scope
-        WHEN 'workspace' THEN %(is_home)s AND (%(sees_others)s OR m.user_id = %(user_id)s)
+        WHEN 'workspace' THEN %(is_member)s AND (%(sees_others)s OR m.user_id = %(user_id)s)
         WHEN 'thread' THEN m.thread_id = %(in_thread)s
             AND (%(sees_others)s OR m.user_id = %(user_id)s)
         WHEN 'global' THEN m.user_id = %(user_id)s
@@ -68,7 +68,7 @@ SCOPE_OWNER = """
 SCOPE_OWNERS = f"""
     ARRAY(
         SELECT unnest(ARRAY[
-            CASE WHEN %(is_home)s AND %(sees_others)s THEN %(workspace_id)s::uuid END,
+            CASE WHEN %(is_member)s AND %(sees_others)s THEN %(workspace_id)s::uuid END,
             CASE WHEN %(sees_others)s THEN %(in_thread)s::uuid END,
             %(user_id)s::uuid, %(in_project)s::uuid, %(in_agent)s::uuid
         ])
@@ -90,7 +90,7 @@ SHARED_SCOPE_OWNERS = "ARRAY[%(workspace_id)s::uuid, %(in_thread)s::uuid]"
 # All members of the workspace see a thread, unless it belongs to a project: then only the project's
 # members and the thread's owner see it.
 THREAD_VISIBLE = f"""
-    ((t.project_id IS NULL AND %(is_home)s)
+    ((t.project_id IS NULL AND %(is_member)s)
      OR t.user_id = %(user_id)s
      OR t.project_id IN ({OWN_PROJECTS}))
 """
@@ -98,7 +98,7 @@ THREAD_VISIBLE = f"""
 # Documents follow the same rule as threads. A document is invisible until its upload is complete.
 DOCUMENT_VISIBLE = f"""
     d.status <> 'uploading'
-    AND ((d.project_id IS NULL AND %(is_home)s)
+    AND ((d.project_id IS NULL AND %(is_member)s)
          OR d.user_id = %(user_id)s
          OR d.project_id IN ({OWN_PROJECTS}))
 """
@@ -109,7 +109,7 @@ def scope_values(caller: Caller) -> dict[str, Any]:
     return {
         "workspace_id": caller.workspace_id,
         "user_id": caller.user_id,
-        "is_home": not caller.is_guest,
+        "is_member": not caller.is_guest,
         "sees_others": not caller.sees_only_own,
         "in_project": caller.project_id,
         "in_agent": caller.agent_id,

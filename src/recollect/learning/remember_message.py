@@ -30,7 +30,7 @@ from recollect.usage.ledger import ask_in_background, note_failure
 _MAX_LENGTH = 2_000
 _MAX_SOURCE_LENGTH = 24_000
 _MAX_SENTENCES = 3
-# Of a summary that the rules write. A model's summary is stored whole.
+# The longest summary that the rules write. A model's summary is stored whole.
 _RULE_SUMMARY_LENGTH = 200
 
 # The metadata key of a memory whose content was synthesised.

@@ -91,7 +91,7 @@ async def _update_superseded(engine: Engine, db: Db, caller: Caller, memory: Mem
 
 
 async def remove(engine: Engine, caller: Caller, ref: Ref) -> None:
-    """Delete a memory, its postings and its vectors for good, even if it is forgotten."""
+    """Delete a memory, its postings and its vectors permanently, even if it is forgotten."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         await supersession.lock_supersession(db, caller.workspace_id)

@@ -124,7 +124,7 @@ async def edit_key_value(engine: Engine, caller: Caller, memory: Memory, ask: Ed
 
 
 async def forget_key_value(engine: Engine, caller: Caller, memory: Memory) -> None:
-    """Forget a memory, and delete its assets for good."""
+    """Forget a memory, and delete its assets permanently."""
     caller.require(Right.DELETE)
     async with engine.writing(caller) as db:
         await forget_within(engine, db, caller, Ref(id=memory.id))

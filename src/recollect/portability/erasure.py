@@ -59,7 +59,7 @@ async def erase(engine: Engine, target: ErasureTarget, *, by: str, is_dry: bool 
 
 
 async def _disable_user(engine: Engine, user_id: UserId) -> None:
-    """Archive the user first, so that their constant writing cannot hold off the erasure."""
+    """Archive the user first, so that a user who writes constantly cannot delay the erasure."""
     async with engine.pool.everywhere() as db:
         if await erasure.find_successor(db, user_id) is None:
             raise Conflict(_LAST_USER)

@@ -88,7 +88,7 @@ async def write_receipt(
 
 
 def _target_key(target: ErasureTarget) -> bytes:
-    """Return what the receipt's `target` is the hash of."""
+    """Return the value whose hash is the receipt's `target`."""
     if target.id:
         return target.id.bytes
     key = f"{target.workspace_ids[0]}/{target.text}"

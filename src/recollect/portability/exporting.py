@@ -200,7 +200,7 @@ async def find_owner_id(db: Db, workspace: Workspace, wanted: str) -> UserId:
 async def _find_thread(
     db: Db, found: Workspace, workspace: str | None, ref: Ref
 ) -> tuple[Workspace, ThreadId]:
-    """Return the thread and its workspace: the one that was named, or any."""
+    """Return the thread and its workspace: the named workspace, or the one that has the thread."""
     candidates = [found] if workspace else await workspaces.list_workspaces(db)
     for each in candidates:
         thread_id = await exports.find_thread(db, each.id, ref)

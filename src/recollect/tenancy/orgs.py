@@ -2,7 +2,7 @@
 
 Each is found by id or by name; an org or workspace that is not given is the default one. `within`
 is the only org that an admin can see; None is for the operator. An archived org, user or workspace
-is kept but cannot be used. It can be restored, or deleted for good with everything in it.
+is kept but cannot be used. It can be restored, or deleted permanently with everything in it.
 `tenancy.projects` does the same for projects and agents.
 """
 

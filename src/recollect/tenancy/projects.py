@@ -1,8 +1,8 @@
 """Projects and agents inside a workspace, managed by the operator or by an org's admins.
 
 Each is found by id or by name, archived or not. An archived one is kept but cannot be used. It can
-be restored, or deleted for good with the data that only it can see. `tenancy.request_scope` decides
-which callers may use one.
+be restored, or deleted permanently with the data that only it can see. `tenancy.request_scope`
+decides which callers may use one.
 """
 
 from collections.abc import AsyncGenerator

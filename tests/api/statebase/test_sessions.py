@@ -615,5 +615,7 @@ async def test_N12_a_turn_of_another_session_is_not_a_valid_cursor(client: ApiCl
 
     assert response.status_code == 400
     assert response.json() == error_body(
-        "invalid_request", "`starting_after` names no turn.", param="starting_after"
+        "invalid_request",
+        "`starting_after` is not the id of a turn of this session.",
+        param="starting_after",
     )

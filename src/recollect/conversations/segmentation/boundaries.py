@@ -118,9 +118,7 @@ def _end_before(
     if not any(each.has_substance for each in segment):
         return None
     if last.says_goodbye and not (message.says_goodbye or message.thanks):
-        return SegmentEnd(
-            len(segment), SegmentReason.COMPLETED, "a farewell, and then something else"
-        )
+        return SegmentEnd(len(segment), SegmentReason.COMPLETED, "a farewell, then another subject")
     return _topic_change(segment, message, rules, likeness)
 
 
@@ -151,7 +149,7 @@ def _topic_change(
     return SegmentEnd(
         len(segment),
         SegmentReason.TOPIC,
-        f"held by {max(similarities):.2f} to what went before, and {needed:.2f} is needed",
+        f"similarity {max(similarities):.2f} to the messages before; {needed:.2f} is needed",
     )
 
 
@@ -162,7 +160,7 @@ def _end_with(segment: Sequence[_MessageTraits], rules: SegmentRules) -> Segment
         return None
     if not any(each.has_substance for each in segment):
         return None
-    return SegmentEnd(len(segment), SegmentReason.COMPLETED, "both sides have closed the subject")
+    return SegmentEnd(len(segment), SegmentReason.COMPLETED, "both sides said goodbye or thanks")
 
 
 def _is_goodbye(first: _MessageTraits, second: _MessageTraits) -> bool:
@@ -175,7 +173,7 @@ def _is_goodbye(first: _MessageTraits, second: _MessageTraits) -> bool:
 def idle(last: SegmenterMessage, length: int, silence: timedelta) -> SegmentEnd:
     """Return the end of an open segment after a long silence."""
     if _traits_of(last).says_goodbye:
-        return SegmentEnd(length, SegmentReason.COMPLETED, "a farewell, and then silence")
+        return SegmentEnd(length, SegmentReason.COMPLETED, "a farewell, then silence")
     return SegmentEnd(
         length, SegmentReason.TIME, f"{round(silence / timedelta(minutes=1))} minutes of silence"
     )
@@ -187,7 +185,7 @@ def end_after_pause(
     """Return the end of late messages that lie directly before another closed segment."""
     if silence > rules.max_pause:
         return idle(last, length, silence)
-    return SegmentEnd(length, SegmentReason.LENGTH, "too long together with what follows")
+    return SegmentEnd(length, SegmentReason.LENGTH, "too long to join the next segment")
 
 
 def core(

@@ -131,7 +131,9 @@ class _Reader:
             return
         self._size += len(text)
         if self._size > MAX_CHARACTERS:
-            raise UnreadableDocument(f"It has more than {MAX_CHARACTERS:,} characters of text.")
+            raise UnreadableDocument(
+                f"The document has more than {MAX_CHARACTERS:,} characters of text."
+            )
         self._said.append(text)
 
     def text(self) -> str:

@@ -19,21 +19,23 @@ def pages_of_pdf(data: bytes) -> list[str]:
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise UnreadableDocument("It is encrypted and needs a password.")
+            raise UnreadableDocument("The PDF is encrypted and needs a password.")
         count = len(reader.pages)
     except (DependencyError, FileNotDecryptedError) as error:
-        raise UnreadableDocument("It is encrypted and needs a password.") from error
+        raise UnreadableDocument("The PDF is encrypted and needs a password.") from error
     except _DAMAGES as error:
         raise UnreadableDocument("The PDF is damaged.") from error
     if count > _MAX_PAGES:
-        raise UnreadableDocument(f"It has more than {_MAX_PAGES:,} pages.")
+        raise UnreadableDocument(f"The PDF has more than {_MAX_PAGES:,} pages.")
     pages: list[str] = []
     size = 0
     for number in range(count):
         pages.append(_page(reader, number))
         size += len(pages[-1])
         if size > MAX_CHARACTERS:
-            raise UnreadableDocument(f"It has more than {MAX_CHARACTERS:,} characters of text.")
+            raise UnreadableDocument(
+                f"The PDF has more than {MAX_CHARACTERS:,} characters of text."
+            )
     return pages
 
 

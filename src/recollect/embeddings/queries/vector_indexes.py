@@ -167,8 +167,8 @@ async def build(pool: Pool, wanted: WantedIndex, table: str) -> None:
         condition=_thread_condition(wanted),
     )
     async with await pool.direct_connection() as db:
-        is_shared = await is_pooled(db)
-        if not is_shared:
+        has_pooler = await is_pooled(db)
+        if not has_pooler:
             await db.execute(_SET_MEMORY)
         await db.execute(_DROP.format(name=name))
         try:
@@ -176,7 +176,7 @@ async def build(pool: Pool, wanted: WantedIndex, table: str) -> None:
         except (DiskFull, OutOfMemory):
             # Parallel workers use shared memory, often limited to 64 MB in a container; one worker
             # needs none.
-            if is_shared:
+            if has_pooler:
                 raise
             await db.execute(_SET_ONE_WORKER)
             await db.execute(_DROP.format(name=name))

@@ -362,7 +362,7 @@ async def candidates(
         "beyond_at": beyond_at,
         "beyond_id": beyond_id,
         "user_id": seen_by and seen_by.user_id,
-        "is_home": seen_by is None or not seen_by.is_guest,
+        "is_member": seen_by is None or not seen_by.is_guest,
     }
     async with db.cursor(row_factory=class_row(StoredCandidate)) as cursor:
         await cursor.execute(_CANDIDATES, values)

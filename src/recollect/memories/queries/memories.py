@@ -95,7 +95,7 @@ MATCHES_FILTER = """
         SELECT named.id FROM thread named
         WHERE named.workspace_id = %(workspace_id)s AND named.agent = %(agent)s))
     AND (%(subject)s::text IS NULL OR m.subject = %(subject)s
-         OR (%(shared)s AND m.subject IS NULL))
+         OR (%(includes_subjectless)s AND m.subject IS NULL))
     AND (%(categories)s::text[] IS NULL
          OR coalesce(m.category, %(uncategorised)s) = ANY(%(categories)s))
     AND (%(kinds)s::text[] IS NULL OR coalesce(m.kind, 'fact') = ANY(%(kinds)s))
@@ -110,7 +110,7 @@ def filter_values(wanted: Filter) -> dict[str, Any]:
         "thread_id": wanted.thread_id,
         "agent": wanted.agent,
         "subject": wanted.subject,
-        "shared": wanted.is_shared,
+        "includes_subjectless": wanted.includes_subjectless,
         "categories": None if wanted.categories is None else list(wanted.categories),
         "uncategorised": wanted.uncategorised,
         "kinds": None if wanted.kinds is None else list(wanted.kinds),

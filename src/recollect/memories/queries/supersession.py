@@ -231,5 +231,5 @@ INHERIT = f"""
 
 
 async def inherit_links(db: Db, workspace_id: WorkspaceId, ids: Sequence[MemoryId]) -> None:
-    """Let the memories that supersede these supersede what these superseded, before deletion."""
+    """Link newer memories directly to what these superseded, before these are deleted."""
     await db.execute(INHERIT, {"workspace_id": workspace_id, "memory_ids": list(ids)})

@@ -55,7 +55,7 @@ INSIGHT = "id, user_id, category, insight, source, confidence, metadata, created
 # and of projects they are still a member of.
 _VISIBLE_MEMORY = f"""
     (%(sees_all)s OR CASE m.scope
-        WHEN 'workspace' THEN %(is_home)s
+        WHEN 'workspace' THEN %(is_member)s
         WHEN 'global' THEN m.user_id = %(user_id)s
         WHEN 'project' THEN m.project_id IN ({OWN_PROJECTS})
         WHEN 'agent' THEN m.agent_id IN (
@@ -417,5 +417,5 @@ def _values(scope: ExportScope, now: datetime) -> dict[str, Any]:
         "now": now,
         "sees_all": viewer is None,
         "user_id": viewer and viewer.user_id,
-        "is_home": viewer is None or not viewer.is_guest,
+        "is_member": viewer is None or not viewer.is_guest,
     }

@@ -76,7 +76,7 @@ _FIND_PROJECTS = f"""
 
 
 async def find_projects(db: Db, workspace_id: WorkspaceId, wanted: str) -> list[Project]:
-    """Return the projects with this id or name, archived or not; two rows mean it is ambiguous."""
+    """Return the projects with this id or name, archived or not; two rows if it is ambiguous."""
     async with db.cursor(row_factory=class_row(Project)) as cursor:
         await cursor.execute(_FIND_PROJECTS, id_or_name(wanted) | {"workspace_id": workspace_id})
         return await cursor.fetchall()
@@ -218,7 +218,7 @@ _FIND_AGENTS = f"""
 
 
 async def find_agents(db: Db, workspace_id: WorkspaceId, wanted: str) -> list[Agent]:
-    """Return the agents with this id or name, archived or not; two rows mean it is ambiguous."""
+    """Return the agents with this id or name, archived or not; two rows if it is ambiguous."""
     async with db.cursor(row_factory=class_row(Agent)) as cursor:
         await cursor.execute(_FIND_AGENTS, id_or_name(wanted) | {"workspace_id": workspace_id})
         return await cursor.fetchall()
