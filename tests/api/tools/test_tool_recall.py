@@ -761,7 +761,9 @@ async def test_without_an_embedder_words_are_searched_and_the_result_says_so(
 
     assert [each["content"] for each in result["memories"]] == ["The gate code is 4711"]
     assert result["degraded"] is True
-    assert "\n\nFound by words and links alone: meaning could not" in result["summary"]
+    assert (
+        "\n\nFound by words and links alone: search by meaning is unavailable" in result["summary"]
+    )
 
 
 async def test_a_memory_of_another_interface_counts_as_a_fact(
